@@ -1,0 +1,60 @@
+"""The protocol that every target obeys: few verbs, each idempotent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opsctl.model import DesiredState, Endpoint, Finding, Guard, Observed, Role, Stamp
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """Outcome of a command run in a release's environment; output is at most 64 KiB each."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Target(Protocol):
+    """Where a service runs. Targets don't know each other, nor the rollout."""
+
+    def preflight(self, state: DesiredState) -> Sequence[Finding]:
+        """What stands against `state`, before anything is touched."""
+
+    def apply(self, state: DesiredState, stamp: Stamp, guard: Guard) -> None:
+        """Make `state` the desired one; returns when that is durable, before it is reached.
+
+        The same call twice changes nothing. Raises `Superseded` for an epoch older than the
+        newest that the target has seen, `TargetUnreachable` when nobody answers.
+        """
+
+    def observe(self) -> Observed:
+        """What runs now. Raises `TargetUnreachable`."""
+
+    def renew(self, epoch: int) -> None:
+        """Renew the holder's lease. Raises `Superseded` for an older epoch."""
+
+    def endpoints(self, release: str, role: Role = "serving") -> Sequence[Endpoint]:
+        """Private endpoints of a release's replicas, whatever their weight."""
+
+    def front_door(self) -> Endpoint:
+        """Where users call."""
+
+    def logs(
+        self, release: str, *, lines: int = 100, follow: bool = False
+    ) -> Iterator[str]:
+        """Log lines of all replicas of `release`, each led by the replica's name."""
+
+    def run_in(
+        self, release: str, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+    ) -> CommandResult:
+        """Run a command in the environment (directory, variables, limits) of `release`."""
+
+    def events(self, release: str) -> Sequence[str]:
+        """What happened to the release's replicas (starts, exits, kills), oldest first."""
+
+    def down(self, epoch: int) -> None:
+        """Stop everything of the service and remove what the target holds."""
