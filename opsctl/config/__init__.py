@@ -1,0 +1,1 @@
+"""opsctl.yaml: declaration, loading, documentation."""
