@@ -63,7 +63,7 @@ class Resources:
     """Limits of one replica."""
 
     memory_mb: int | None = key(None, doc="Memory limit; over it the replica is killed.", low=16)
-    cpus: tuple[int, ...] = key((), doc="CPUs that replicas may use; empty: all.")
+    cpus: tuple[int, ...] = key((), doc="CPUs that replicas may use; empty: all.", low=0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class JsonExpectation:
     path: str = key(doc="Where: dotted, list items by number.", example="predictions.0.score")
     equals: Any = key(None, doc="The value expected (numbers within `tolerance`).")
     tolerance: float = key(0.0, doc="Largest absolute difference of numbers.", low=0)
-    shape: tuple[int, ...] | None = key(None, doc="Lengths of nested lists expected.")
+    shape: tuple[int, ...] | None = key(None, doc="Lengths of nested lists expected.", low=0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,9 @@ class Bench:
         None, doc="JSON lines, one `instances` item each; batches are cut from them."
     )
     body: Any = key(None, doc="JSON body for services without `instances` (batch size 1 only).")
-    batch_sizes: tuple[int, ...] = key(BATCH_SIZES, doc="Batch sizes, each measured.")
+    batch_sizes: tuple[int, ...] = key(
+        BATCH_SIZES, doc="Batch sizes, each measured.", low=1, high=4096
+    )
     rate_per_s: float = key(100.0, doc="Request pairs a second (each pair asks both arms).", low=1)
     arrivals: str = key("poisson", doc="Spacing of requests.", choices=("poisson", "constant"))
     warmup_s: float = key(3.0, doc="Least warm-up.", low=0)
@@ -147,7 +149,9 @@ class Gate:
         0.01, doc="Rate of extra errors that must be ruled out.", low=0, high=1
     )
     metrics: tuple[str, ...] = key(
-        ("p50", "p99", "errors"), doc="Metrics that decide: p50, p99, errors, throughput."
+        ("p50", "p99", "errors"),
+        doc="Metrics that decide.",
+        choices=("p50", "p99", "errors", "throughput"),
     )
     max_p99_ms: float | None = key(None, doc="Absolute limit on p99 (first deploy too).", low=0)
     max_error_rate: float = key(0.01, doc="Absolute limit on errors.", low=0, high=1)
@@ -203,6 +207,7 @@ class Hook:
     """A command around a step; the context is in OPSCTL_* variables."""
 
     when: str = key(doc="before: a failure stops the rollout.", choices=("before", "after"))
+    run: tuple[str, ...] = key(doc="Command.", example=("./notify.sh",))
     step: str = key(
         "deploy",
         doc="Kind of step, or `deploy` for the whole rollout.",
@@ -211,7 +216,6 @@ class Hook:
             "promote", "drain", "rollback",
         ),
     )  # fmt: skip
-    run: tuple[str, ...] = key(doc="Command.", example=("./notify.sh",))
     timeout_s: float = key(60.0, doc="Time limit.", low=0.1)
 
 
@@ -222,7 +226,8 @@ class Notification:
     url: str = key(doc="Where to POST.", example="https://chat.example/hooks/1")
     events: tuple[str, ...] = key(
         ("finished", "failed", "waiting"),
-        doc="Which of: started, finished, failed, waiting.",
+        doc="Events that are told.",
+        choices=("started", "finished", "failed", "waiting"),
     )
     secret: SecretSource | None = key(
         None, doc="Key of the HMAC-SHA256 signature in X-Opsctl-Signature."
@@ -254,10 +259,16 @@ class Local:
 
     host: str = key("127.0.0.1", doc="Address of the front door.")
     port: int | str = key(
-        8501, doc="Port of the front door, or `auto` for the first free one from 8501 on."
+        8501,
+        doc="Port of the front door, or `auto` for the first free one from 8501 on.",
+        low=1,
+        high=65535,
+        choices=("auto",),
     )
     state_dir: str = key(".opsctl", doc="Folder of all state, relative to opsctl.yaml.")
-    replica_ports: tuple[int, int] = key((20000, 29999), doc="Range of the replicas' ports.")
+    replica_ports: tuple[int, int] = key(
+        (20000, 29999), doc="Range of the replicas' ports.", low=1024, high=65535
+    )
     haproxy: str = key("haproxy", doc="HAProxy's binary (2.5 or newer).")
     tls: Tls | None = key(None, doc="Certificate files of the front door.")
     request_timeout_s: float = key(60.0, doc="Longest time a replica may take to answer.", low=1)
@@ -304,8 +315,8 @@ class Environment:
 class Config:
     """The whole of opsctl.yaml."""
 
-    version: int = key(1, doc="Format of this file.", low=1, high=1)
     services: Mapping[str, Service] = key(doc="Services by name.")
+    version: int = key(1, doc="Format of this file.", low=1, high=1)
     environments: Mapping[str, Environment] = key(
         factory=lambda: {"production": Environment()},
         doc="Environments by name; the default one is `production`.",
