@@ -240,7 +240,9 @@ class Notification:
 class Retention:
     """What is kept."""
 
-    releases: int = key(5, doc="Releases kept besides those that serve or can be gone back to.")
+    releases: int = key(
+        5, doc="Releases kept besides those that serve or can be gone back to.", low=0
+    )
     reports: int = key(50, doc="Rollouts whose reports are kept.", low=1)
     min_free_mb: int = key(200, doc="Free disk space that a deploy needs.", low=0)
 

@@ -1,0 +1,277 @@
+"""What must hold between the keys of a section; one function a section, listed in a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from opsctl.config import placeholders
+from opsctl.config import settings as s
+from opsctl.config.problems import Problems, nearest, shown
+from opsctl.config.source import MapNode
+
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label that begins with a letter (RFC 1035), so that names can be those of objects."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_URL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_RESERVED_PREFIX = "OPSCTL_"
+
+PORTS_A_REPLICA = 2
+"""One for requests, one for health and metrics."""
+
+RELEASES_AT_ONCE = 3
+"""The old one, the new one, and a baseline copy or an older warm one."""
+
+
+class Section:
+    """One section under check: notes a problem at the line of one of its keys."""
+
+    def __init__(self, node: MapNode, problems: Problems) -> None:
+        self.node = node
+        self._problems = problems
+
+    def wrong(self, key: str, what: str) -> None:
+        """Note a problem of `key` (of the section itself when the key is not in the file)."""
+        first = key.split(".")[0].split("[")[0]
+        entry = self.node.entries.get(first)
+        line = entry.line if entry else self.node.line
+        self._problems.add(line, f"{self.node.path}.{key}" if self.node.path else key, what)
+
+    def has(self, key: str) -> bool:
+        """Whether the file sets the key here (to anything but null)."""
+        entry = self.node.entries.get(key)
+        return entry is not None and not entry.node.is_null
+
+    def exactly_one(self, keys: tuple[str, ...]) -> None:
+        """Exactly one of the keys must be set."""
+        given = [key for key in keys if self.has(key)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            self.wrong(
+                given[-1] if given else keys[0],
+                f"exactly one of {', '.join(keys)} is needed; found {found}",
+            )
+
+    def command(self, key: str, value: tuple[str, ...], *, needed: bool = True) -> None:
+        """A command must name a program."""
+        if (needed and not value) or (value and not value[0].strip()):
+            self.wrong(key, "the command is empty; allowed: a list, the program first")
+
+    def rooted(self, key: str, value: str | None) -> None:
+        """A URL path must begin with a slash and hold no space."""
+        if value is not None and not re.fullmatch(r"/[\x21-\x7e]*", value):
+            self.wrong(
+                key,
+                f'found "{shown(value)}"; allowed: a path that begins with / and has no spaces'
+                " (other characters as %XX)",
+            )
+
+    def filled(self, key: str, value: str | None) -> None:
+        """A text must not be empty."""
+        if value is not None and not value.strip():
+            self.wrong(key, "the text is empty")
+
+    def headers(self, value: Any) -> None:
+        """Header names and values must be what HTTP can carry."""
+        for name, text in value.items():
+            if not _HEADER_NAME.fullmatch(name):
+                self.wrong(f"headers.{shown(name)}", "is no name of an HTTP header")
+            elif not re.fullmatch(r"[\t\x20-\x7e]*", text):
+                self.wrong(f"headers.{name}", "allowed: printable ASCII on one line")
+
+
+def check_relations(value: Any, node: MapNode, problems: Problems) -> None:
+    """Check one converted section against its node; problems are noted."""
+    check = _CHECKS.get(type(value))
+    if check:
+        check(value, Section(node, problems))
+
+
+def _secret_source(value: s.SecretSource, at: Section) -> None:
+    at.exactly_one(("env", "file", "command"))
+    at.filled("env", value.env)
+    at.filled("file", value.file)
+    if at.has("command"):
+        at.command("command", value.command)
+
+
+def _app(value: s.App, at: Section) -> None:
+    at.filled("directory", value.directory)
+    at.command("command", value.command)
+    at.command("build", value.build, needed=False)
+    for index, argument in enumerate(value.command):
+        try:
+            placeholders.names(argument)
+        except placeholders.BadPlaceholder as error:
+            known = ", ".join(f"{{{name}}}" for name in placeholders.KNOWN)
+            near = nearest(error.name, placeholders.KNOWN) if error.name else ""
+            hint = f"; did you mean {{{near}}}?" if near else ""
+            at.wrong(f"command[{index}]", f"{error}; allowed: {known}, {{{{ and }}}}{hint}")
+    for key, names in (("env", value.env), ("secrets", value.secrets)):
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                at.wrong(f"{key}.{shown(name)}", "is no name of an environment variable")
+            elif name.startswith(_RESERVED_PREFIX):
+                at.wrong(f"{key}.{name}", f"names with {_RESERVED_PREFIX} are opsctl's own")
+    for name in sorted(set(value.env) & set(value.secrets)):
+        at.wrong(f"secrets.{name}", "stands in env too; allowed: one of both")
+
+
+def _model(value: s.Model, at: Section) -> None:
+    at.filled("path", value.path)
+    if not _URL_NAME.fullmatch(value.name):
+        at.wrong("name", f'found "{shown(value.name)}"; allowed: letters, digits, ".", "_", "-"')
+
+
+def _resources(value: s.Resources, at: Section) -> None:
+    if len(set(value.cpus)) != len(value.cpus):
+        at.wrong("cpus", "a CPU stands twice")
+
+
+def _health(value: s.Health, at: Section) -> None:
+    at.rooted("path", value.path)
+    at.rooted("live_path", value.live_path)
+    if value.streak > value.tries:
+        at.wrong("streak", f"{value.streak} successes can't come in {value.tries} tries")
+
+
+def _expectation(value: s.JsonExpectation, at: Section) -> None:
+    at.filled("path", value.path)
+    if "equals" not in at.node.entries and value.shape is None:
+        at.wrong("equals", "nothing is expected; set equals, or shape")
+
+
+def _smoke_test(value: s.SmokeTest, at: Section) -> None:
+    at.exactly_one(("path", "run"))
+    at.filled("name", value.name)
+    at.rooted("path", value.path)
+    at.headers(value.headers)
+    if at.has("run"):
+        at.command("run", value.run)
+    if "body" in at.node.entries and at.has("body_file"):
+        at.wrong("body_file", "body is set too; allowed: one of both")
+
+
+def _bench(value: s.Bench, at: Section) -> None:
+    at.rooted("path", value.path)
+    if "body" in at.node.entries and at.has("requests_file"):
+        at.wrong("requests_file", "body is set too; allowed: one of both")
+    if value.method == "POST" and "body" not in at.node.entries and not value.requests_file:
+        at.wrong("requests_file", "a POST needs requests_file or body")
+    if not value.batch_sizes:
+        at.wrong("batch_sizes", "the list is empty")
+    if list(value.batch_sizes) != sorted(set(value.batch_sizes)):
+        at.wrong("batch_sizes", "allowed: each size once, the smallest first")
+    if value.requests_file is None and value.batch_sizes != (1,):
+        at.wrong("batch_sizes", "without requests_file no batches can be made; allowed: [1]")
+    if value.warmup_s > value.warmup_max_s:
+        at.wrong("warmup_s", f"is more than warmup_max_s ({value.warmup_max_s:g})")
+
+
+def _gate(value: s.Gate, at: Section) -> None:
+    for name in ("p50", "p99"):
+        tolerated = getattr(value, f"tolerated_{name}_percent")
+        refused = getattr(value, f"refused_{name}_percent")
+        if refused <= tolerated:
+            at.wrong(
+                f"refused_{name}_percent",
+                f"{refused:g} must be more than tolerated_{name}_percent ({tolerated:g})",
+            )
+    if not value.metrics:
+        at.wrong("metrics", "the list is empty; `enabled: false` turns the gate off")
+    if len(set(value.metrics)) != len(value.metrics):
+        at.wrong("metrics", "a metric stands twice")
+
+
+def _strategy(value: s.Strategy, at: Section) -> None:
+    weights = [stage.weight for stage in value.stages]
+    if weights != sorted(set(weights)):
+        at.wrong("stages", f"weights {weights} must rise from stage to stage")
+    if value.type == "canary" and not value.stages:
+        at.wrong("stages", "a canary needs a stage (without one: type: blue-green)")
+
+
+def _hook(value: s.Hook, at: Section) -> None:
+    at.command("run", value.run)
+
+
+def _notification(value: s.Notification, at: Section) -> None:
+    if not re.fullmatch(r"https?://[^\s/]+\S*", value.url):
+        at.wrong("url", f'found "{shown(value.url)}"; allowed: http://… or https://…')
+    if not value.events:
+        at.wrong("events", "the list is empty")
+
+
+def _local(value: s.Local, at: Section) -> None:
+    at.filled("host", value.host)
+    at.filled("state_dir", value.state_dir)
+    at.filled("haproxy", value.haproxy)
+    first, last = value.replica_ports
+    if first > last:
+        at.wrong("replica_ports", f"the range ends ({last}) before it begins ({first})")
+    elif isinstance(value.port, int) and first <= value.port <= last:
+        at.wrong("replica_ports", f"the front door's port {value.port} lies in it")
+
+
+def _service(value: s.Service, at: Section) -> None:
+    used = {name for argument in value.app.command for name in placeholders.names(argument)}
+    if "model" in used and value.model is None:
+        at.wrong("app.command", "{model} is used, but the service has no `model` section")
+    first, last = value.local.replica_ports
+    needed = PORTS_A_REPLICA * RELEASES_AT_ONCE * value.replicas
+    if last - first + 1 < needed:
+        at.wrong(
+            "local.replica_ports",
+            f"{last - first + 1} ports are too few; {value.replicas} replicas need {needed}"
+            f" ({RELEASES_AT_ONCE} releases at once, {PORTS_A_REPLICA} ports a replica)",
+        )
+    smoke_names = [test.name for test in value.smoke]
+    for name in sorted({name for name in smoke_names if smoke_names.count(name) > 1}):
+        at.wrong("smoke", f'the name "{shown(name)}" stands twice')
+    if value.bench and value.gate.enabled:
+        _check_budget(value.bench, value.gate, at)
+
+
+def _check_budget(bench: s.Bench, gate: s.Gate, at: Section) -> None:
+    shortest_s = len(bench.batch_sizes) * gate.min_pairs / bench.rate_per_s
+    if shortest_s > gate.budget_s:
+        at.wrong(
+            "gate.budget_s",
+            f"{gate.budget_s:g} s are too short: {gate.min_pairs} pairs for each of"
+            f" {len(bench.batch_sizes)} batch sizes take {shortest_s:g} s at"
+            f" {bench.rate_per_s:g} pairs a second",
+        )
+
+
+def _config(value: s.Config, at: Section) -> None:
+    for section, names in (("services", value.services), ("environments", value.environments)):
+        if not names:
+            at.wrong(section, "the map is empty; one name at least is needed")
+        for name in names:
+            if not NAME.fullmatch(name):
+                at.wrong(
+                    f"{section}.{shown(name)}",
+                    "allowed in names: a-z, 0-9 and -, a letter first, 63 characters at most",
+                )
+
+
+_CHECKS: dict[type, Callable[[Any, Section], None]] = {
+    s.SecretSource: _secret_source,
+    s.App: _app,
+    s.Model: _model,
+    s.Resources: _resources,
+    s.Health: _health,
+    s.JsonExpectation: _expectation,
+    s.SmokeTest: _smoke_test,
+    s.Bench: _bench,
+    s.Gate: _gate,
+    s.Strategy: _strategy,
+    s.Hook: _hook,
+    s.Notification: _notification,
+    s.Local: _local,
+    s.Service: _service,
+    s.Config: _config,
+}
