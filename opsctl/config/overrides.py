@@ -71,7 +71,9 @@ def _merged(base: Node, over: Node, wanted: Any) -> Node:
         wanted_below = inner.get(name, inner.get(EVERY_SERVICE))
         node = _merged(below.node, entry.node, wanted_below) if below else entry.node
         entries[name] = Entry(entry.line, node)
-    return MapNode(base.line, base.path, entries)
+    merged = MapNode(base.line, base.path)
+    merged.entries = entries
+    return merged
 
 
 def _types_inside(wanted: Any) -> dict[str, Any] | None:

@@ -11,12 +11,12 @@ from opsctl.config import settings as s
 from opsctl.config.problems import Problems, nearest, shown
 from opsctl.config.source import MapNode
 
-NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label that begins with a letter (RFC 1035), so that names can be those of objects."""
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_URL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_URL_NAME = r"[A-Za-z0-9._-]+"
 _RESERVED_PREFIX = "OPSCTL_"
 
 PORTS_A_REPLICA = 2
@@ -77,7 +77,7 @@ class Section:
     def headers(self, value: Any) -> None:
         """Header names and values must be what HTTP can carry."""
         for name, text in value.items():
-            if not _HEADER_NAME.fullmatch(name):
+            if not re.fullmatch(_HEADER_NAME, name):
                 self.wrong(f"headers.{shown(name)}", "is no name of an HTTP header")
             elif not re.fullmatch(r"[\t\x20-\x7e]*", text):
                 self.wrong(f"headers.{name}", "allowed: printable ASCII on one line")
@@ -112,7 +112,7 @@ def _app(value: s.App, at: Section) -> None:
             at.wrong(f"command[{index}]", f"{error}; allowed: {known}, {{{{ and }}}}{hint}")
     for key, names in (("env", value.env), ("secrets", value.secrets)):
         for name in names:
-            if not _VARIABLE.fullmatch(name):
+            if not re.fullmatch(_VARIABLE, name):
                 at.wrong(f"{key}.{shown(name)}", "is no name of an environment variable")
             elif name.startswith(_RESERVED_PREFIX):
                 at.wrong(f"{key}.{name}", f"names with {_RESERVED_PREFIX} are opsctl's own")
@@ -122,7 +122,7 @@ def _app(value: s.App, at: Section) -> None:
 
 def _model(value: s.Model, at: Section) -> None:
     at.filled("path", value.path)
-    if not _URL_NAME.fullmatch(value.name):
+    if not re.fullmatch(_URL_NAME, value.name):
         at.wrong("name", f'found "{shown(value.name)}"; allowed: letters, digits, ".", "_", "-"')
 
 
@@ -251,7 +251,7 @@ def _config(value: s.Config, at: Section) -> None:
         if not names:
             at.wrong(section, "the map is empty; one name at least is needed")
         for name in names:
-            if not NAME.fullmatch(name):
+            if not re.fullmatch(NAME, name):
                 at.wrong(
                     f"{section}.{shown(name)}",
                     "allowed in names: a-z, 0-9 and -, a letter first, 63 characters at most",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 Value = str | int | float | bool | None
 
 DIGITS_MAX = 18
 """Digits of a whole number: what fits a signed 64-bit value."""
 
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?")
-_OTHER_BASE = re.compile(
-    r"[-+]?(0[xX][0-9a-fA-F_]+|0o[0-7]+|0b[01_]+|0[0-9_]+|[1-9][0-9]*_[0-9_]+)"
-)
-_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NUMBER_STARTS = frozenset("+-.0123456789")
+_INTEGER = r"[-+]?(0|[1-9][0-9]*)"
+_FLOAT = r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?"
+_OTHER_BASE = r"[-+]?(0[xX][0-9a-fA-F_]+|0o[0-7]+|0b[01_]+|0[0-9_]+|[1-9][0-9]*_[0-9_]+)"
+_SPECIAL = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False,
              "FALSE": False}  # fmt: skip
@@ -28,12 +26,14 @@ _OLD_BOOLEANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Resolved:
     """A scalar's value, and in `oddity` why it is refused wherever it stands (mostly empty)."""
 
-    value: Value
-    oddity: str = ""
+    __slots__ = ("oddity", "value")
+
+    def __init__(self, value: Value, oddity: str = "") -> None:
+        self.value = value
+        self.oddity = oddity
 
 
 def resolve(text: str, quoted: bool) -> Resolved:
@@ -50,13 +50,15 @@ def resolve(text: str, quoted: bool) -> Resolved:
             f"is a boolean in YAML 1.1 and text in YAML 1.2: write {_OLD_BOOLEANS[text]}, or"
             f' "{text}" in quotes for text',
         )
-    if _INTEGER.fullmatch(text):
+    if text[0] not in _NUMBER_STARTS:
+        return Resolved(text, _unwritable(text))
+    if re.fullmatch(_INTEGER, text):
         return _integer(text)
-    if _FLOAT.fullmatch(text):
+    if re.fullmatch(_FLOAT, text):
         return _float(text)
-    if _SPECIAL.fullmatch(text):
+    if re.fullmatch(_SPECIAL, text):
         return Resolved(text, "is no finite number")
-    if _OTHER_BASE.fullmatch(text):
+    if re.fullmatch(_OTHER_BASE, text):
         return Resolved(
             text,
             "is a different number to different YAML readers: write it in plain decimal digits,"

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsctl.config.fields import key
+from opsctl.config.fields import Section, key, section
 
 BATCH_SIZES = (1, 4, 16, 32)
 """The batch sizes of the release report that the field asks for."""
 
 
-@dataclass(frozen=True)
-class SecretSource:
+@section
+class SecretSource(Section):
     """Where a secret's value comes from; exactly one key."""
 
     env: str | None = key(None, doc="Name of an environment variable of opsctl's own.")
@@ -26,8 +26,8 @@ class SecretSource:
     command: tuple[str, ...] = key((), doc="Command whose standard output is the value.")
 
 
-@dataclass(frozen=True)
-class App:
+@section
+class App(Section):
     """What one replica runs."""
 
     directory: str = key(doc="Folder of the application, copied into each release.", example="app")
@@ -50,24 +50,24 @@ class App:
     stop_timeout_s: float = key(30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1)
 
 
-@dataclass(frozen=True)
-class Model:
+@section
+class Model(Section):
     """The model artefact, part of the release by its hash."""
 
     path: str = key(doc="File or folder of the model; links are resolved first.", example="model")
     name: str = key("model", doc="Name of the model in URLs.")
 
 
-@dataclass(frozen=True)
-class Resources:
+@section
+class Resources(Section):
     """Limits of one replica."""
 
     memory_mb: int | None = key(None, doc="Memory limit; over it the replica is killed.", low=16)
     cpus: tuple[int, ...] = key((), doc="CPUs that replicas may use; empty: all.", low=0)
 
 
-@dataclass(frozen=True)
-class Health:
+@section
+class Health(Section):
     """When a replica counts as healthy."""
 
     path: str = key("/health/ready", doc="Readiness path on the health port.")
@@ -81,8 +81,8 @@ class Health:
     )
 
 
-@dataclass(frozen=True)
-class JsonExpectation:
+@section
+class JsonExpectation(Section):
     """One value inside a JSON answer."""
 
     path: str = key(doc="Where: dotted, list items by number.", example="predictions.0.score")
@@ -91,8 +91,8 @@ class JsonExpectation:
     shape: tuple[int, ...] | None = key(None, doc="Lengths of nested lists expected.", low=0)
 
 
-@dataclass(frozen=True)
-class SmokeTest:
+@section
+class SmokeTest(Section):
     """One request with the answer it must get, or one command that must succeed."""
 
     name: str = key(doc="Name in reports.", example="scores a normal window")
@@ -109,8 +109,8 @@ class SmokeTest:
     timeout_s: float = key(10.0, doc="Time limit.", low=0.05)
 
 
-@dataclass(frozen=True)
-class Bench:
+@section
+class Bench(Section):
     """The load of the benchmark."""
 
     path: str = key(doc="Path that is measured.", example="/v1/models/m:predict")
@@ -132,8 +132,8 @@ class Bench:
     seed: int | None = key(None, doc="Seed of coin flips and arrivals; default: random, reported.")
 
 
-@dataclass(frozen=True)
-class Gate:
+@section
+class Gate(Section):
     """The judgement of the benchmark (new against old)."""
 
     enabled: bool = key(True, doc="Whether a deploy is gated by a benchmark.")
@@ -164,8 +164,8 @@ class Gate:
     confirm: bool = key(True, doc="Measure again with slots swapped before failing.")
 
 
-@dataclass(frozen=True)
-class CanaryStage:
+@section
+class CanaryStage(Section):
     """One stage of a canary."""
 
     weight: int = key(doc="Percent of user traffic.", low=1, high=99, example=5)
@@ -173,8 +173,8 @@ class CanaryStage:
     approval: bool = key(False, doc="Wait for `opsctl approve` before this stage.")
 
 
-@dataclass(frozen=True)
-class Strategy:
+@section
+class Strategy(Section):
     """How traffic goes from the old release to the new one."""
 
     type: str = key(
@@ -202,8 +202,8 @@ class Strategy:
     step_timeout_s: float = key(900.0, doc="Time limit of each step.", low=1)
 
 
-@dataclass(frozen=True)
-class Hook:
+@section
+class Hook(Section):
     """A command around a step; the context is in OPSCTL_* variables."""
 
     when: str = key(doc="before: a failure stops the rollout.", choices=("before", "after"))
@@ -219,8 +219,8 @@ class Hook:
     timeout_s: float = key(60.0, doc="Time limit.", low=0.1)
 
 
-@dataclass(frozen=True)
-class Notification:
+@section
+class Notification(Section):
     """A webhook that gets a JSON POST for events of a rollout."""
 
     url: str = key(doc="Where to POST.", example="https://chat.example/hooks/1")
@@ -236,8 +236,8 @@ class Notification:
     timeout_s: float = key(5.0, doc="Time limit of a try.", low=0.1)
 
 
-@dataclass(frozen=True)
-class Retention:
+@section
+class Retention(Section):
     """What is kept."""
 
     releases: int = key(
@@ -247,16 +247,16 @@ class Retention:
     min_free_mb: int = key(200, doc="Free disk space that a deploy needs.", low=0)
 
 
-@dataclass(frozen=True)
-class Tls:
+@section
+class Tls(Section):
     """TLS at the front door; files that change are reloaded without dropping a connection."""
 
     certificate: str = key(doc="PEM file: certificate chain.", example="tls/cert.pem")
     private_key: str = key(doc="PEM file: private key.", example="tls/key.pem")
 
 
-@dataclass(frozen=True)
-class Local:
+@section
+class Local(Section):
     """Target `local`: processes of this machine."""
 
     host: str = key("127.0.0.1", doc="Address of the front door.")
@@ -282,8 +282,8 @@ class Local:
     start_at_boot: bool = key(False, doc="Start what served when the machine starts.")
 
 
-@dataclass(frozen=True)
-class Service:
+@section
+class Service(Section):
     """One service."""
 
     app: App = key(doc="What a replica runs.")
@@ -301,8 +301,8 @@ class Service:
     local: Local = key(factory=Local, doc="Settings of target `local`.")
 
 
-@dataclass(frozen=True)
-class Environment:
+@section
+class Environment(Section):
     """A named target with overrides."""
 
     target: str = key("local", doc="Where it runs.", choices=("local",))
@@ -313,8 +313,8 @@ class Environment:
     )
 
 
-@dataclass(frozen=True)
-class Config:
+@section
+class Config(Section):
     """The whole of opsctl.yaml."""
 
     services: Mapping[str, Service] = key(doc="Services by name.")

@@ -6,9 +6,7 @@ file can run code, eat the memory or overflow the stack.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -26,30 +24,39 @@ DEPTH_MAX = 32
 NODES_MAX = 50_000
 """Values of a file at most, each alias counted as what it stands for."""
 
-_UNPRINTABLE = re.compile(
-    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)
 _UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(slots=True)
-class ScalarNode:
+class _BaseNode:
+    """What all nodes have: the line, the full key path, and their extent with aliases followed."""
+
+    __slots__ = ("height", "line", "path", "size")
+    is_null = False
+
+    def __init__(self, line: int, path: str) -> None:
+        self.line = line
+        self.path = path
+        self.size = 1
+        self.height = 1
+
+
+class ScalarNode(_BaseNode):
     """A single value."""
 
-    line: int
-    path: str
-    text: str
-    quoted: bool
-    size: int = 1
-    height: int = 1
+    __slots__ = ("quoted", "text")
+
+    def __init__(self, line: int, path: str, text: str, quoted: bool) -> None:
+        super().__init__(line, path)
+        self.text = text
+        self.quoted = quoted
 
     @property
     def resolved(self) -> Resolved:
         return resolve(self.text, self.quoted)
 
     @property
-    def is_null(self) -> bool:
+    def is_null(self) -> bool:  # type: ignore[override]  # constant in the other nodes
         return self.resolved.value is None
 
     def __str__(self) -> str:
@@ -58,39 +65,37 @@ class ScalarNode:
         return described(None) if value is None else f"{text} ({described(value)})"
 
 
-@dataclass(slots=True)
-class ListNode:
+class ListNode(_BaseNode):
     """A list."""
 
-    line: int
-    path: str
-    items: list[Node] = field(default_factory=list)
-    size: int = 1
-    height: int = 1
-    is_null = False
+    __slots__ = ("items",)
+
+    def __init__(self, line: int, path: str) -> None:
+        super().__init__(line, path)
+        self.items: list[Node] = []
 
     def __str__(self) -> str:
         return "a list"
 
 
-@dataclass(slots=True)
 class Entry:
     """A key's line and value."""
 
-    line: int
-    node: Node
+    __slots__ = ("line", "node")
+
+    def __init__(self, line: int, node: Node) -> None:
+        self.line = line
+        self.node = node
 
 
-@dataclass(slots=True)
-class MapNode:
+class MapNode(_BaseNode):
     """A map with text keys, merge keys already followed."""
 
-    line: int
-    path: str
-    entries: dict[str, Entry] = field(default_factory=dict)
-    size: int = 1
-    height: int = 1
-    is_null = False
+    __slots__ = ("entries",)
+
+    def __init__(self, line: int, path: str) -> None:
+        super().__init__(line, path)
+        self.entries: dict[str, Entry] = {}
 
     def __str__(self) -> str:
         return "a map"
@@ -147,7 +152,7 @@ def _text(data: bytes, problems: Problems) -> str:
         raise problems.stop(
             line, "", f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
         ) from error
-    bad = _UNPRINTABLE.search(text)
+    bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         hint = "; is the file UTF-16? Save it as UTF-8" if bad.group() == "\0" else ""
@@ -157,17 +162,18 @@ def _text(data: bytes, problems: Problems) -> str:
     return text
 
 
-@dataclass(slots=True)
 class _Frame:
     """A map or list that is still open. `name` is None while the next node is a key."""
 
-    node: MapNode | ListNode
-    anchor: str | None
-    name: str | None = None
-    name_line: int = 0
-    dropped: bool = False
-    merging: bool = False
-    merged: list[MapNode] = field(default_factory=list)
+    __slots__ = ("dropped", "merged", "merging", "name", "name_line", "node")
+
+    def __init__(self, node: MapNode | ListNode) -> None:
+        self.node = node
+        self.name: str | None = None
+        self.name_line = 0
+        self.dropped = False
+        self.merging = False
+        self.merged: list[MapNode] = []
 
 
 def _line(event: yaml.Event) -> int:
@@ -240,7 +246,7 @@ class _Builder:
         node = MapNode(line, path) if isinstance(event, yaml.MappingStartEvent) else ListNode(
             line, path
         )
-        self._open.append(_Frame(node, event.anchor))
+        self._open.append(_Frame(node))
         if event.anchor:
             self._anchors[event.anchor] = node
         self._check_bounds(1, 1, line)
