@@ -6,7 +6,6 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from opsctl.config import fields
@@ -27,16 +26,22 @@ class Invalid:
 INVALID = Invalid()
 
 
-@cache
+_TYPES: dict[type, dict[str, Any]] = {}
+_FIELDS: dict[type, dict[str, dataclasses.Field[Any]]] = {}
+
+
 def types_of(settings: type) -> dict[str, Any]:
     """The resolved types of a settings class's keys."""
-    return typing.get_type_hints(settings)
+    if settings not in _TYPES:
+        _TYPES[settings] = typing.get_type_hints(settings)
+    return _TYPES[settings]
 
 
-@cache
 def fields_of(settings: type) -> dict[str, dataclasses.Field[Any]]:
     """The keys of a settings class by name."""
-    return {field.name: field for field in dataclasses.fields(settings)}
+    if settings not in _FIELDS:
+        _FIELDS[settings] = {field.name: field for field in dataclasses.fields(settings)}
+    return _FIELDS[settings]
 
 
 def is_settings(wanted: Any) -> bool:
@@ -46,9 +51,7 @@ def is_settings(wanted: Any) -> bool:
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
     """Whether a key has no default."""
-    return (
-        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    )
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def options_of(wanted: Any) -> tuple[Any, ...]:
@@ -81,6 +84,8 @@ def allowed(wanted: Any, info: KeyInfo = _NO_LIMITS) -> str:
 
 
 def _range(info: KeyInfo) -> str:
+    if info.low is not None and info.low == info.high:
+        return f": {info.low:g}"
     if info.low is not None and info.high is not None:
         return f" from {info.low:g} to {info.high:g}"
     if info.low is not None:

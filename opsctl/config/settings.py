@@ -76,9 +76,7 @@ class Health(Section):
     interval_s: float = key(2.0, doc="Time between probes.", low=0.02)
     timeout_s: float = key(2.0, doc="Time limit of one probe.", low=0.05)
     streak: int = key(3, doc="Successes in a row that count as healthy.", low=1)
-    max_restarts: int = key(
-        3, doc="Crashes within a minute that count as a crash loop.", low=1
-    )
+    max_restarts: int = key(3, doc="Crashes within a minute that count as a crash loop.", low=1)
 
 
 @section
@@ -129,7 +127,9 @@ class Bench(Section):
     warmup_max_s: float = key(30.0, doc="Longest warm-up.", low=0)
     timeout_s: float = key(5.0, doc="Time limit of a request; it then counts as worst.", low=0.05)
     connections: int = key(16, doc="Connections an arm.", low=1)
-    seed: int | None = key(None, doc="Seed of coin flips and arrivals; default: random, reported.")
+    seed: int | None = key(
+        None, doc="Seed of coin flips and arrivals; default: random, reported.", low=0
+    )
 
 
 @section

@@ -243,8 +243,10 @@ class _Builder:
                 self._anchors[event.anchor] = scalar
             self._attach(scalar, line)
             return
-        node = MapNode(line, path) if isinstance(event, yaml.MappingStartEvent) else ListNode(
-            line, path
+        node = (
+            MapNode(line, path)
+            if isinstance(event, yaml.MappingStartEvent)
+            else ListNode(line, path)
         )
         self._open.append(_Frame(node))
         if event.anchor:
