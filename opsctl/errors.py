@@ -18,6 +18,7 @@
     ├── TimedOut                 24   `opsctl resume` is safe
     ├── TargetUnreachable        30   target unreachable or not allowed
     ├── JournalBroken             1   the journal is torn, cut or altered
+    ├── RequestArrived          (1)   never leaves the loop: a request waits in the inbox
     └── Interrupted             130   SIGINT (143 for SIGTERM); journal saved
 
 An error says what happened, why, and what to do next. `retryable` is part of the type.
@@ -157,6 +158,12 @@ class TargetUnreachable(OpsctlError):
 
 class JournalBroken(OpsctlError):
     """The journal is torn, cut or altered; `opsctl resume` rebuilds it from what runs."""
+
+
+class RequestArrived(OpsctlError):
+    """A request of somebody waits in the inbox; the loop takes it and goes on."""
+
+    retryable = True
 
 
 class Interrupted(OpsctlError):

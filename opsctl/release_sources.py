@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsctl.config.settings import Model, Project
+from opsctl.config.settings import Project
 from opsctl.content import (
     Entry,
     ScanRules,
@@ -112,7 +112,7 @@ def read_model(project: Project, interrupt: Interrupt) -> ModelSource | None:
     model = project.service.model
     if model is None:
         return None
-    source = _model_path(project, model)
+    source = model_source(project)
     # Model stores keep blobs elsewhere and link to them: followed, as content is what counts.
     rules = ScanRules(("__pycache__",), outside_links=True)
     entries: tuple[Entry, ...] = scan(source, rules)
@@ -135,8 +135,10 @@ def read_model(project: Project, interrupt: Interrupt) -> ModelSource | None:
     )
 
 
-def _model_path(project: Project, model: Model) -> Path:
-    path = project.root / model.path
+def model_source(project: Project) -> Path:
+    """Where the model really lies, links resolved. Raises `PreflightRefused` when it is missing."""
+    assert project.service.model is not None
+    path = project.root / project.service.model.path
     try:
         source = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:

@@ -1,0 +1,217 @@
+"""One function a command: parsed arguments in, outcome out. Imports happen where they are needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from opsctl.cli import load_project, show_version, usage_error
+from opsctl.commands.outcome import Outcome, simple
+from opsctl.console import Console
+
+Command = Callable[[argparse.Namespace, Console], Outcome | None]
+
+
+def _options(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from opsctl.session import Options
+
+    return Options(timeout_s=arguments.timeout, lock_wait_s=arguments.lock_wait)
+
+
+def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.scaffold import write_project
+
+    directory = Path(arguments.directory)
+    name = arguments.name or directory.resolve().name
+    written = write_project(directory, name)
+    lines = [f"wrote {path}" for path in written]
+    text = "\n".join([*lines, "next: opsctl deploy"])
+    return simple("written", text, files=[str(path) for path in written])
+
+
+def _config(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import project
+
+    return project.config(arguments)
+
+
+def _plan(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import project
+
+    return project.plan(load_project(arguments), exit_code=getattr(arguments, "exit_code", False))
+
+
+def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    project = load_project(arguments)
+    if arguments.dry_run:
+        return _plan(arguments, console)
+    return rollout.deploy(project, console, _options(arguments))
+
+
+def _resume(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    return rollout.resume(load_project(arguments), console, _options(arguments))
+
+
+def _rollback(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    preview = arguments.preview or arguments.dry_run
+    project = load_project(arguments)
+    return rollout.rollback(
+        project, console, _options(arguments), arguments.release, preview=preview
+    )
+
+
+def _abort(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    return rollout.abort(load_project(arguments), console, _options(arguments), arguments.reason)
+
+
+def _pause(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    return rollout.pause(load_project(arguments), arguments.reason)
+
+
+def _approve(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    return rollout.approve(load_project(arguments), console, _options(arguments), arguments.reason)
+
+
+def _wait(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    return rollout.wait(load_project(arguments), arguments.timeout)
+
+
+def _down(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import rollout
+
+    project = load_project(arguments)
+    if not arguments.yes:
+        _confirm(f"stop {project.service_name} and remove all of its state?")
+    return rollout.down(project, console, _options(arguments))
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        usage_error(f"{question} Say --yes: nobody can be asked here")
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        usage_error("not confirmed")
+
+
+def _status(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    return inspect.status(load_project(arguments))
+
+
+def _history(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    return inspect.history(load_project(arguments), arguments.limit)
+
+
+def _logs(arguments: argparse.Namespace, console: Console) -> None:
+    from opsctl.commands import inspect
+
+    project = load_project(arguments)
+    for line in inspect.logs(project, arguments.release, arguments.lines, arguments.follow):
+        console.line(line)
+
+
+def _health(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    return inspect.health(load_project(arguments))
+
+
+def _smoke(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    return inspect.smoke(load_project(arguments), arguments.release)
+
+
+def _bench(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import bench
+
+    project = load_project(arguments)
+    if arguments.action == "compare":
+        return bench.compare(project, arguments.a, arguments.b)
+    return bench.run(project, console, arguments.release)
+
+
+def _releases(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+    from opsctl.commands.prune import prune
+
+    project = load_project(arguments)
+    if arguments.action == "prune":
+        return prune(project, dry_run=arguments.dry_run)
+    if arguments.action == "show":
+        return inspect.release(project, arguments.release)
+    return inspect.releases(project)
+
+
+def _lock(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    project = load_project(arguments)
+    if arguments.action == "release":
+        return inspect.lock_release(project, force=arguments.force)
+    return inspect.lock_status(project)
+
+
+def _audit(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands import inspect
+
+    return inspect.audit(load_project(arguments))
+
+
+def _completion(arguments: argparse.Namespace, console: Console) -> Outcome:
+    import shtab
+
+    from opsctl.cli_parser import build_parser
+
+    script = shtab.complete(build_parser(), shell=arguments.shell)
+    return simple("ok", script, script=script)
+
+
+def _version(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl import __version__
+
+    return simple("ok", show_version(), version=__version__)
+
+
+COMMANDS: dict[str, Command] = {
+    "init": _init,
+    "config": _config,
+    "plan": _plan,
+    "deploy": _deploy,
+    "status": _status,
+    "history": _history,
+    "wait": _wait,
+    "logs": _logs,
+    "smoke": _smoke,
+    "health": _health,
+    "bench": _bench,
+    "approve": _approve,
+    "pause": _pause,
+    "resume": _resume,
+    "abort": _abort,
+    "rollback": _rollback,
+    "down": _down,
+    "releases": _releases,
+    "lock": _lock,
+    "audit": _audit,
+    "completion": _completion,
+    "version": _version,
+}

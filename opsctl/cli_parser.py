@@ -1,0 +1,198 @@
+"""The command line: every command, argument and option, with its help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+Parser = argparse.ArgumentParser
+Extra = Callable[[Parser], None]
+
+EPILOG = """\
+exit codes: 0 done · 2 usage or configuration · 4 refused before touching anything · 5 build failed
+10 rolled back, old release proved · 11 rollback failed, page someone · 12 nothing to go back to
+13 smoke or health · 14 gate · 15 undecided · 20 waits for a person · 21 lock held · 22 superseded
+23 aborted · 24 time-out, resume is safe · 30 target unreachable · 130, 143 signal, journal saved
+"""
+
+
+def build_parser() -> Parser:
+    """The parser of `opsctl`."""
+    parser = Parser(
+        prog="opsctl",
+        description="Deploy, prove and roll back TensorFlow services.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options = _global_options()
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text, extra in COMMANDS:
+        sub = commands.add_parser(name, help=text, description=text, parents=[options])
+        extra(sub)
+    return parser
+
+
+def _global_options() -> Parser:
+    options = Parser(add_help=False)
+    group = options.add_argument_group("global options")
+    group.add_argument("-c", "--config", metavar="FILE", help="opsctl.yaml (default: searched up)")
+    group.add_argument("-e", "--environment", "--env", metavar="ENV", help="environment")
+    group.add_argument("--service", metavar="NAME", help="service, where there are several")
+    group.add_argument(
+        "-o", "--output", choices=("text", "json", "ndjson"), default="text", help="form of output"
+    )
+    group.add_argument("--timeout", type=_seconds, metavar="S", help="time limit of the command")
+    group.add_argument(
+        "--lock-wait", type=_seconds, default=0.0, metavar="S", help="wait for another opsctl"
+    )
+    group.add_argument("--dry-run", action="store_true", help="say what would be done")
+    group.add_argument("--yes", action="store_true", help="ask nothing")
+    return options
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
+def _nothing(parser: Parser) -> None:
+    return None
+
+
+def _one(name: str, **settings: Any) -> Extra:
+    def add(parser: Parser) -> None:
+        parser.add_argument(name, **settings)
+
+    return add
+
+
+def _both(*extras: Extra) -> Extra:
+    def add(parser: Parser) -> None:
+        for extra in extras:
+            extra(parser)
+
+    return add
+
+
+def _choice(**actions: tuple[str, Extra]) -> Extra:
+    """Sub-commands, by name."""
+
+    def add(parser: Parser) -> None:
+        parents = [_global_options()]
+        subs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        for name, (text, extra) in actions.items():
+            extra(subs.add_parser(name, help=text, description=text, parents=parents))
+
+    return add
+
+
+_reason = _one("--reason", default="", help="kept in the journal")
+_release = _one("release", nargs="?", metavar="RELEASE", help="like r12 (default: what serves)")
+
+COMMANDS: tuple[tuple[str, str, Extra], ...] = (
+    (
+        "init",
+        "write a small working service into a folder",
+        _both(
+            _one("directory", nargs="?", default=".", metavar="DIR", help="where (default: here)"),
+            _one("--name", default=None, help="name of the service"),
+        ),
+    ),
+    (
+        "config",
+        "check, show or explain opsctl.yaml",
+        _choice(
+            validate=("check opsctl.yaml", _nothing),
+            show=("the configuration in force, and where each value comes from", _nothing),
+            schema=("the JSON schema of opsctl.yaml", _nothing),
+            docs=(
+                "what each key means",
+                _both(
+                    _one("key", nargs="?", metavar="KEY", help="like services.*.gate"),
+                    _one("--markdown", action="store_true", help="as Markdown"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "plan",
+        "the steps that a deploy would take",
+        _one("--exit-code", action="store_true", help="exit 3 when there is something to do"),
+    ),
+    ("deploy", "take the service from its sources to safely serving", _nothing),
+    ("status", "what serves, what runs, what is open", _nothing),
+    (
+        "history",
+        "the rollouts so far",
+        _one("--limit", type=int, default=20, metavar="N", help="how many (default 20)"),
+    ),
+    ("wait", "wait until the open rollout ends; exit with its code", _nothing),
+    (
+        "logs",
+        "what the replicas say",
+        _both(
+            _release,
+            _one("--lines", type=int, default=100, metavar="N", help="how many (default 100)"),
+            _one("--follow", action="store_true", help="go on as they come"),
+        ),
+    ),
+    ("smoke", "run the smoke tests against a release that runs", _release),
+    ("health", "whether the service is well, check by check", _nothing),
+    (
+        "bench",
+        "measure a release, or compare two measurements",
+        _choice(
+            run=("measure a release that runs", _release),
+            compare=(
+                "compare the stored measurements of two releases",
+                _both(_one("a", metavar="A"), _one("b", metavar="B")),
+            ),
+        ),
+    ),
+    ("approve", "approve what the open rollout waits for", _reason),
+    ("pause", "stop the open rollout after the step it is in", _reason),
+    ("resume", "go on with the open rollout, or bring back what served", _nothing),
+    ("abort", "take the candidate of the open rollout back", _reason),
+    (
+        "rollback",
+        "give the traffic back to a release that was proved",
+        _both(
+            _one("release", nargs="?", metavar="RELEASE", help="default: the last proved one"),
+            _one("--preview", action="store_true", help="say what would be done"),
+        ),
+    ),
+    ("down", "stop the service and remove all of its state", _nothing),
+    (
+        "releases",
+        "the releases that are kept",
+        _choice(
+            list=("all of them", _nothing),
+            show=("one, whole", _one("release", metavar="RELEASE")),
+            prune=("remove those that nobody needs", _nothing),
+        ),
+    ),
+    (
+        "lock",
+        "who is at work",
+        _choice(
+            status=("who holds the lock", _nothing),
+            release=(
+                "take the lock from a holder that no longer moves",
+                _one("--force", action="store_true", help="even when it moves"),
+            ),
+        ),
+    ),
+    ("audit", "who did what and when, with the journal checked", _nothing),
+    (
+        "completion",
+        "completion script for a shell",
+        _one("shell", choices=("bash", "zsh", "tcsh"), help="which shell"),
+    ),
+    ("version", "the version", _nothing),
+)

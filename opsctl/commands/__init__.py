@@ -1,0 +1,1 @@
+"""What the commands do, one module a family; cli.py parses and prints."""

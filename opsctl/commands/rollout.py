@@ -1,0 +1,294 @@
+"""deploy, resume, rollback, abort, pause, approve, wait, down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opsctl.commands.outcome import Outcome, of_rollout, simple
+from opsctl.config.settings import Project
+from opsctl.console import Console
+from opsctl.errors import ConfigError, OpsctlError, TimedOut
+from opsctl.inbox import RequestKind
+from opsctl.lock import current_holder
+from opsctl.model import DesiredState, Guard, Share
+from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback, plan_state
+from opsctl.rollout import Progress, rollback_target
+from opsctl.session import Options, Reader, Session, actor_name, in_charge, reader
+
+WATCH_S = 0.2
+"""How often a command that waits for another one looks at the journal."""
+
+
+def deploy(project: Project, console: Console, options: Options) -> Outcome:
+    """Take the service from its sources to safely serving."""
+    with in_charge(project, console, "deploy", options) as session:
+        digest = session.read.store.content_digest(project)
+        going = session.read.open_progress()
+        if going and continues(session, going, digest):
+            console.tell(f"going on with rollout {going.rollout} ({going.candidate})")
+            if going.paused or going.waiting:
+                session.ask("resume", "deploy")
+            return _finish(session)
+        if going:
+            console.tell(f"rollout {going.rollout} is superseded; taking {going.candidate} back")
+            session.ask("supersede", "another deploy")
+            session.carry_on()
+        return _deploy_anew(session, digest)
+
+
+def continues(session: Session, going: Progress, digest: str) -> bool:
+    """Whether the open rollout is on its way to the content that is asked for now."""
+    segment = session.read.journal.last()
+    opened = segment.records[0].data
+    return going.op == "deploy" and not going.undoing and opened.get("content") == digest
+
+
+def _deploy_anew(session: Session, digest: str) -> Outcome:
+    project, look = session.project, session.read
+    state = look.last_state().without_baselines()
+    serving = state.serving_release
+    share = state.share(serving) if serving else None
+    if serving and share and look.store.get(serving).digest == digest:
+        return _same_content(session, state, share)
+    candidate = look.store.next_name()
+    request = _plan_request(project, candidate, serving, state)
+    session.open("deploy", candidate, serving, plan_deploy(request), content=digest)
+    return _finish(session)
+
+
+def _same_content(session: Session, state: DesiredState, share: Share) -> Outcome:
+    """Nothing new to deploy: mend what does not run, follow the number of replicas."""
+    look = session.read
+    wanted = session.project.service.replicas
+    if share.replicas != wanted:
+        title = f"run {wanted} replicas of {share.release}"
+        scaled = state.put(replace(share, replicas=wanted))
+        return _put_state(session, "scale", scaled, title)
+    observed = look.observed()
+    if observed is None or not observed.converged or observed.guarded:
+        return _put_state(session, "restore", state, f"bring back {share.release}")
+    look.target.apply(observed.desired, observed.stamp, Guard(observed.desired, unattended=True))
+    text = f"unchanged: {share.release} serves already"
+    return simple("unchanged", text, serving_release=share.release, release=share.release)
+
+
+def _put_state(session: Session, op: str, state: DesiredState, title: str) -> Outcome:
+    serving = state.serving_release or ""
+    session.open(op, serving, serving or None, plan_state(state, title))
+    return _finish(session)
+
+
+def _plan_request(
+    project: Project, candidate: str, base: str | None, before: DesiredState
+) -> PlanRequest:
+    service = project.service
+    return PlanRequest(
+        candidate=candidate,
+        base=base,
+        before=before,
+        replicas=service.replicas,
+        strategy=service.strategy,
+        smoke=bool(service.smoke),
+        gated=service.bench is not None and service.gate.enabled,
+        bench_cpus=bench_cpus(),
+    )
+
+
+def bench_cpus() -> tuple[int, ...]:
+    """The CPU that both arms of a benchmark share; the load generator gets the others."""
+    import os
+
+    usable = sorted(os.sched_getaffinity(0))
+    return (usable[-1],) if len(usable) > 1 else ()
+
+
+def _finish(session: Session) -> Outcome:
+    progress = session.carry_on()
+    report = session.project.service_dir / "reports" / f"{progress.rollout:04d}.txt"
+    return of_rollout(progress, str(report) if report.exists() else "")
+
+
+def plan(project: Project) -> tuple[tuple[Step, ...], Reader]:
+    """The steps that a deploy would take now, without touching anything."""
+    look = reader(project)
+    state = look.last_state().without_baselines()
+    serving = state.serving_release
+    digest = look.store.content_digest(project)
+    if serving and look.store.get(serving).digest == digest:
+        return (), look
+    request = _plan_request(project, look.store.next_name(), serving, state)
+    return plan_deploy(request), look
+
+
+def resume(project: Project, console: Console, options: Options) -> Outcome:
+    """Go on with the open rollout; without one, bring back what served."""
+    with in_charge(project, console, "resume", options) as session:
+        going = session.read.open_progress()
+        if going:
+            if going.paused or going.waiting:
+                session.ask("resume")
+            return _finish(session)
+        state = session.read.last_state().without_baselines()
+        if not state.serving_release:
+            return simple("nothing_to_resume", "nothing to resume: nothing was deployed")
+        return _put_state(session, "restore", state, f"bring back {state.serving_release}")
+
+
+def rollback(
+    project: Project, console: Console, options: Options, release: str | None, *, preview: bool
+) -> Outcome:
+    """Give the traffic back to `release`, by default the last one that was proved."""
+    look = reader(project)
+    going = look.open_progress()
+    if going and going.op == "deploy" and not preview:
+        return withdraw(project, console, options, "rollback", "opsctl rollback")
+    target, serving = choose_rollback(look, release)
+    request = _plan_request(project, target, serving, look.last_state().without_baselines())
+    steps = plan_rollback(request)
+    if preview:
+        lines = [f"would go from {serving} to {target}:", *(f"  {s.title}" for s in steps)]
+        return simple("preview", "\n".join(lines), release=target, serving_release=serving)
+    with in_charge(project, console, "rollback", options) as session:
+        session.open("rollback", target, serving, steps)
+        return _finish(session)
+
+
+def choose_rollback(look: Reader, release: str | None) -> tuple[str, str]:
+    """The release to go to and the one that serves. Raises ConfigError when there is none."""
+    serving = look.last_state().serving_release
+    if serving is None:
+        raise ConfigError(
+            "cannot roll back: nothing serves", next_step="Run: opsctl deploy, or opsctl resume"
+        )
+    existing = [r.name for r in look.store.list()]
+    target = release or rollback_target(look.marks(), serving, existing)
+    if target is None:
+        raise ConfigError(
+            "cannot roll back: no proved release is left besides the one that serves",
+            next_step="See: opsctl releases list",
+        )
+    if target == serving:
+        raise ConfigError(f"cannot roll back to {target}: it serves already")
+    if target not in existing:
+        raise ConfigError(
+            f"cannot roll back to {target}: there is no such release",
+            why=f"kept are {', '.join(existing)}",
+            next_step="See: opsctl releases list",
+        )
+    return target, serving
+
+
+def abort(project: Project, console: Console, options: Options, reason: str) -> Outcome:
+    """Take the candidate of the open rollout back."""
+    return withdraw(project, console, options, "abort", reason)
+
+
+def withdraw(
+    project: Project, console: Console, options: Options, request: RequestKind, reason: str
+) -> Outcome:
+    """Ask the holder to take the candidate back and wait for it; do it here when nobody holds."""
+    look = reader(project)
+    going = look.open_progress()
+    if going is None:
+        return simple("nothing_to_abort", "nothing to abort: no rollout is open")
+    look.inbox.put(request, by=actor_name(), reason=reason, clock=look.clock)
+    while current_holder(look.lock_path):
+        done = _closed(look, going.rollout)
+        if done:
+            return _withdrawn(done)
+        look.clock.sleep(WATCH_S)
+    done = _closed(look, going.rollout)
+    if done:
+        return _withdrawn(done)
+    with in_charge(project, console, request, options) as session:
+        if session.read.open_progress() is None:
+            return _withdrawn(session.read.rollouts()[-1])
+        return _withdrawn(session.carry_on())
+
+
+def _withdrawn(progress: Progress) -> Outcome:
+    """For the one who asked for it, a candidate taken back is a success."""
+    outcome = of_rollout(progress)
+    if outcome.data["outcome"] in ("aborted", "rolled_back"):
+        return replace(outcome, exit_code=0, data={**outcome.data, "exit_code": 0})
+    return outcome
+
+
+def pause(project: Project, reason: str) -> Outcome:
+    """Ask the holder to stop after the step it is in."""
+    look = reader(project)
+    going = look.open_progress()
+    if going is None:
+        return simple("nothing_to_pause", "nothing to pause: no rollout is open")
+    look.inbox.put("pause", by=actor_name(), reason=reason, clock=look.clock)
+    return simple("asked", f"rollout {going.rollout} will pause", rollout=going.rollout)
+
+
+def approve(project: Project, console: Console, options: Options, reason: str) -> Outcome:
+    """Approve what the open rollout waits for, and carry it on from here."""
+    look = reader(project)
+    going = look.open_progress()
+    if going is None or not (going.waiting or going.paused):
+        raise ConfigError("nothing waits for approval", next_step="See: opsctl status")
+    look.inbox.put("approve", by=actor_name(), reason=reason, clock=look.clock)
+    if current_holder(look.lock_path):
+        return simple("approved", f"approved rollout {going.rollout}", rollout=going.rollout)
+    with in_charge(project, console, "approve", options) as session:
+        return _finish(session)
+
+
+def wait(project: Project, timeout_s: float | None) -> Outcome:
+    """Wait until the open rollout is closed; the exit code is the rollout's."""
+    look = reader(project)
+    segment = look.journal.last()
+    if not segment.records:
+        return simple("nothing_to_wait_for", "nothing was ever deployed here")
+    deadline = None if timeout_s is None else look.clock.monotonic() + timeout_s
+    while True:
+        done = _closed(look, segment.number)
+        if done:
+            return of_rollout(done)
+        if deadline is not None and look.clock.monotonic() > deadline:
+            raise TimedOut(f"rollout {segment.number} is still open", next_step="opsctl status")
+        look.clock.sleep(WATCH_S)
+
+
+def _closed(look: Reader, number: int) -> Progress | None:
+    from opsctl.rollout import fold
+
+    segment = look.journal.read(number)
+    return fold(segment.records, number) if segment.closed else None
+
+
+def down(project: Project, console: Console, options: Options) -> Outcome:
+    """Stop the service and remove all of its state."""
+    import shutil
+
+    look = reader(project)
+    if not project.service_dir.exists():
+        return simple("nothing_to_stop", "nothing to stop: nothing was ever deployed here")
+    with in_charge(project, console, "down", options) as session:
+        segment = session.read.journal.last()
+        observed = session.read.observed()
+        epoch = max(
+            segment.records[-1].epoch if segment.records else 0,
+            observed.stamp.epoch if observed else 0,
+        )
+        look.target.down(epoch + 1)
+    shutil.rmtree(project.service_dir, ignore_errors=True)
+    for parent in (project.service_dir.parent, project.service_dir.parent.parent):
+        try:
+            parent.rmdir()
+        except OSError:
+            break
+    return simple("down", f"{project.service_name} is down and its state is removed")
+
+
+def serving_release(project: Project) -> str | None:
+    """What serves, for an error's last word; None when it can't be told."""
+    try:
+        look = reader(project)
+        observed = look.observed()
+        return (observed.desired if observed else look.last_state()).serving_release
+    except (OpsctlError, OSError):
+        return None

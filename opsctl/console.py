@@ -1,0 +1,151 @@
+"""What people and programs see: progress on stderr, data on stdout.
+
+`text`: lines for people. `json`: one object at the end. `ndjson`: one object an event.
+Under GitHub Actions errors and warnings are annotations too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, TextIO
+
+from opsctl.errors import OpsctlError
+from opsctl.model import Json
+
+Format = Literal["text", "json", "ndjson"]
+
+REDRAW_S = 0.2
+"""How often the live line of a terminal moves."""
+
+
+class Console:
+    """Where events go. `redact` is applied to every text that leaves."""
+
+    def __init__(
+        self, output: Format = "text", *, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.output = output
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self.redact: Any = None
+        self.github = os.environ.get("GITHUB_ACTIONS") == "true"
+        self._live: _LiveLine | None = None
+
+    def tell(self, text: str) -> None:
+        """One line of progress."""
+        self.event("progress", text)
+
+    def event(self, kind: str, text: str = "", **fields: Any) -> None:
+        """Something happened: `text` for people, `fields` for programs."""
+        text = self._clean(text)
+        if self.output == "ndjson":
+            self._json({"event": kind, "time": time.time(), "text": text, **fields})
+        elif text:
+            self._line(text)
+
+    def step(self, title: str, position: str, expected_s: float | None) -> None:
+        """A step begins; on a terminal a live line shows elapsed and expected time."""
+        title = self._clean(title)
+        self.event("step_began", "" if self._is_live else f"{position} {title}", title=title)
+        if self._is_live:
+            self._live = _LiveLine(self.err, f"{position} {title}", expected_s)
+
+    def step_done(self, title: str, position: str, elapsed_s: float, note: str = "") -> None:
+        """The step ended; `note` says how when it isn't simply good."""
+        self._stop_live()
+        mark = f"{position} {self._clean(title)}: {note or 'ok'} ({elapsed_s:.1f} s)"
+        self.event("step_ended", mark, title=title, elapsed_s=round(elapsed_s, 3), note=note)
+
+    def line(self, text: str) -> None:
+        """One line of data (a log line)."""
+        if self.output == "ndjson":
+            self._json({"event": "line", "text": self._clean(text)})
+        else:
+            print(self._clean(text), file=self.out, flush=True)
+
+    def warn(self, text: str) -> None:
+        """A warning."""
+        self._annotate("warning", text)
+        self.event("warning", f"warning: {text}")
+
+    def error(self, error: OpsctlError) -> None:
+        """An error: what, why, next step."""
+        self._stop_live()
+        self._annotate("error", str(error))
+        if self.output != "ndjson":
+            self._line(f"error: {self._clean(str(error))}")
+
+    def result(self, data: Mapping[str, Any], text: str) -> None:
+        """The outcome: `text` on stdout for people, the object for programs."""
+        self._stop_live()
+        if self.output == "text":
+            print(self._clean(text), file=self.out, flush=True)
+        elif self.output == "json":
+            self._json(data, indent=2)
+        else:
+            self._json({"event": "result", **data})
+
+    @property
+    def _is_live(self) -> bool:
+        return self.output == "text" and self.err.isatty() and not self.github
+
+    def _stop_live(self) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def _line(self, text: str) -> None:
+        if self._live:
+            self._live.clear()
+        print(text, file=self.err, flush=True)
+
+    def _annotate(self, level: str, text: str) -> None:
+        if self.github:
+            safe = self._clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            print(f"::{level} title=opsctl::{safe}", file=self.err, flush=True)
+
+    def _json(self, data: Mapping[str, Any], indent: int | None = None) -> None:
+        clean: Json = self.redact.clean(dict(data)) if self.redact else dict(data)
+        print(json.dumps(clean, indent=indent, default=str), file=self.out, flush=True)
+
+    def _clean(self, text: str) -> str:
+        return str(self.redact.text(text)) if self.redact else text
+
+
+class _LiveLine:
+    """One line of a terminal that shows what runs, for how long, and about how long still."""
+
+    def __init__(self, stream: TextIO, text: str, expected_s: float | None) -> None:
+        self._stream = stream
+        self._text = text
+        self._expected_s = expected_s
+        self._began = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.clear()
+
+    def clear(self) -> None:
+        self._stream.write("\r\x1b[K")
+        self._stream.flush()
+
+    def _run(self) -> None:
+        while not self._stop.wait(REDRAW_S):
+            self._stream.write(f"\r\x1b[K{self._text} … {self._times()}")
+            self._stream.flush()
+
+    def _times(self) -> str:
+        elapsed = time.monotonic() - self._began
+        if self._expected_s is None:
+            return f"{elapsed:.0f} s"
+        left = max(0.0, self._expected_s - elapsed)
+        return f"{elapsed:.0f} s, about {left:.0f} s left"

@@ -1,0 +1,306 @@
+"""The record of every step, written and synced before acting.
+
+One file of JSON lines a rollout (`000001.jsonl`, …), one hash chain over all of them. An append is
+a compare-and-swap without locks: a line counts only when its `prev` is the hash of the last line
+that counted, and the order within the file decides who was first. So the late line of a writer that
+was frozen while another took over is void for every reader, its writer included.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsctl.clock import Clock
+from opsctl.errors import JournalBroken, OpsctlError, Superseded
+from opsctl.model import Json, canonical_json
+
+FORMAT = 1
+"""Version of the records; a newer one is refused."""
+
+GENESIS = "0" * 64
+"""`prev` of the very first record."""
+
+RESERVE_BYTES = 256 * 1024
+"""Disk kept back so that a rollout can still be undone and closed when the disk is full."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of the journal."""
+
+    seq: int
+    epoch: int
+    time: float
+    kind: str
+    data: Json
+    prev: str
+    hash: str
+
+    def to_dict(self) -> Json:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one file holds: the records that count, and what was found besides."""
+
+    number: int
+    records: tuple[Record, ...]
+    void: int = 0
+    """Lines of writers that came too late."""
+    torn: bool = False
+    """The last line is incomplete; it was never acted on."""
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.records) and self.records[-1].kind == "closed"
+
+
+class Journal:
+    """The journal of one service in `directory`."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.epoch = 0
+        """The epoch that this process writes with; 0 until it has taken charge."""
+        self.low_space = False
+        """The disk was full and the reserve had to be used."""
+        self.cost_s = 0.0
+        """Time spent in appends, for the report."""
+        self._appended = 0
+
+    def numbers(self) -> list[int]:
+        """Numbers of all rollouts, oldest first."""
+        try:
+            names = os.listdir(self.directory)
+        except FileNotFoundError:
+            return []
+        return sorted(int(n[:-6]) for n in names if n.endswith(".jsonl") and n[:-6].isdigit())
+
+    def read(self, number: int) -> Segment:
+        """The records of one rollout. Raises JournalBroken when the chain has a gap."""
+        return parse_segment(number, self._path(number).read_bytes())
+
+    def last(self) -> Segment:
+        """The newest rollout that has a record; number 0 and empty when there is none."""
+        for number in reversed(self.numbers()):
+            segment = self.read(number)
+            if segment.records:
+                return segment
+        return Segment(0, ())
+
+    def all(self) -> Iterator[Segment]:
+        """Every rollout, oldest first; broken ones are left out."""
+        for number in self.numbers():
+            try:
+                segment = self.read(number)
+            except JournalBroken:
+                continue
+            if segment.records:
+                yield segment
+
+    def verify(self) -> None:
+        """Check the chain across all files. Raises JournalBroken where it has a gap."""
+        tail: Record | None = None
+        for number in self.numbers():
+            for record in self.read(number).records:
+                if tail and record.prev != tail.hash:
+                    raise _broken(self._path(number), record.seq, "it does not follow the last")
+                tail = record
+
+    def append(self, kind: str, data: Mapping[str, Any]) -> Record:
+        """Append to the open rollout (`opened`: to a new one) and sync it to disk.
+
+        Raises Superseded when another writer was first: nothing may be acted on then.
+        """
+        started = time.perf_counter()
+        segment = self.last()
+        tail = segment.records[-1] if segment.records else None
+        record = make_record(tail, self._next_epoch(tail), self.clock.now(), kind, data)
+        number = segment.number + 1 if kind == "opened" else segment.number
+        _kill_point("before", self._appended + 1)
+        self._write(self._path(number), record)
+        self._appended += 1
+        if record not in self.read(number).records:
+            raise superseded()
+        self.epoch = record.epoch
+        self.cost_s += time.perf_counter() - started
+        _kill_point("after", self._appended)
+        return record
+
+    def set_aside(self, reason: str) -> None:
+        """Move a broken journal out of the way; nothing is deleted."""
+        stamp = f"{int(self.clock.now())}-{os.getpid()}"
+        self.directory.rename(self.directory.with_name(f"{self.directory.name}.broken-{stamp}"))
+        self.directory.mkdir(mode=0o700)
+
+    def prune(self, keep: int) -> None:
+        """Delete the files of all but the newest `keep` rollouts."""
+        for number in self.numbers()[: -max(1, keep)]:
+            self._path(number).unlink(missing_ok=True)
+
+    def reserve_space(self) -> None:
+        """Hold back a little disk for the day when there is none."""
+        path = self._reserve
+        if not path.exists():
+            path.write_bytes(b"\0" * RESERVE_BYTES)
+
+    @property
+    def _reserve(self) -> Path:
+        return self.directory / ".reserve"
+
+    def _path(self, number: int) -> Path:
+        return self.directory / f"{number:06d}.jsonl"
+
+    def _next_epoch(self, tail: Record | None) -> int:
+        """The first append of a process raises the epoch; later ones must find it unchanged."""
+        current = tail.epoch if tail else 0
+        if self.epoch == 0:
+            return current + 1
+        if current > self.epoch:
+            raise superseded()
+        return self.epoch
+
+    def _write(self, path: Path, record: Record) -> None:
+        line = canonical_json(record.to_dict()).encode() + b"\n"
+        try:
+            _append_line(path, line)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise _cannot_write(path, error) from error
+            self.low_space = True
+            self._reserve.unlink(missing_ok=True)
+            try:
+                _append_line(path, line)
+            except OSError as second:
+                raise _cannot_write(path, second) from second
+
+
+def make_record(
+    tail: Record | None, epoch: int, now: float, kind: str, data: Mapping[str, Any]
+) -> Record:
+    """The record that follows `tail`."""
+    seq = tail.seq + 1 if tail else 1
+    prev = tail.hash if tail else GENESIS
+    body = {
+        "seq": seq, "epoch": epoch, "time": now, "kind": kind, "data": dict(data), "prev": prev
+    }  # fmt: skip
+    return Record(**body, hash=_hash(body))  # type: ignore[arg-type]
+
+
+def parse_segment(number: int, content: bytes) -> Segment:
+    """Records of a file's content that count. Raises JournalBroken when one was altered or cut."""
+    records: list[Record] = []
+    known: set[str] = set()
+    void = 0
+    damaged = False
+    for line in content.split(b"\n"):
+        if not line.strip(b"\0 "):
+            continue
+        record = _parse_line(line)
+        if record is None:
+            damaged = True
+            continue
+        first = not records and record.kind == "opened"
+        if first or (records and record.prev == records[-1].hash):
+            records.append(record)
+            known |= {record.prev, record.hash}
+            damaged = False
+        elif record.prev in known:
+            void += 1
+        else:
+            raise _broken(Path(f"{number:06d}.jsonl"), record.seq, "the record before it is damaged")
+    return Segment(number, tuple(records), void, torn=damaged)
+
+
+def _parse_line(line: bytes) -> Record | None:
+    """The record of a line; None when the line is torn or altered."""
+    try:
+        data = json.loads(line)
+        stated = data.pop("hash")
+        if stated != _hash(data):
+            return None
+        record = Record(**data, hash=stated)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if record.data.get("format", FORMAT) > FORMAT:
+        raise JournalBroken(
+            f"the journal has format {record.data['format']}",
+            why=f"this opsctl knows formats up to {FORMAT}",
+            next_step="Use the opsctl that wrote it, or a newer one.",
+        )
+    return record
+
+
+def _hash(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Append in one write and sync; a torn line before it is closed off first."""
+    fresh = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = b"\n" + line if torn else line
+        written = os.write(descriptor, data)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if fresh:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make a new or renamed entry of a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _kill_point(side: str, count: int) -> None:
+    """End this process around its `count`-th record when OPSCTL_KILL_AT says so (kill tests)."""
+    wanted = os.environ.get("OPSCTL_KILL_AT", "")
+    if wanted.split(":")[:2] == [side, str(count)]:
+        name = wanted.split(":")[2] if wanted.count(":") > 1 else "KILL"
+        os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
+
+
+def superseded() -> Superseded:
+    """The error of a writer that is no longer in charge."""
+    return Superseded(
+        "another opsctl took charge of this service",
+        why="its epoch is newer than this command's",
+        next_step="This command changed nothing since. See: opsctl status",
+    )
+
+
+def _broken(path: Path, seq: int, why: str) -> JournalBroken:
+    return JournalBroken(
+        f"the journal {path.name} is damaged at record {seq}",
+        why=why,
+        next_step="Run: opsctl resume (it rebuilds the journal from what runs)",
+    )
+
+
+def _cannot_write(path: Path, error: OSError) -> OpsctlError:
+    return OpsctlError(
+        f"cannot write the journal {path}",
+        why=error.strerror or str(error),
+        next_step="Free disk space or mend the folder's rights, then run: opsctl resume",
+    )

@@ -1,0 +1,173 @@
+"""One writer a service: flock, which the kernel frees at once when its holder dies.
+
+A holder that is alive but frozen keeps its flock. It is told by its heartbeat: when that does not
+move for STALE_AFTER_S of the taker's own monotonic clock, the taker puts a new lock file in the old
+one's place. The frozen one finds out when it wakes: its journal lines are void, the target refuses
+its epoch, and its own heartbeat sees that the lock file is another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsctl.clock import Clock
+from opsctl.errors import LockHeld, Superseded
+from opsctl.model import Json
+
+STALE_AFTER_S = 10.0
+"""A heartbeat that stands still this long belongs to a frozen holder (it beats each second)."""
+
+POLL_S = 0.1
+"""How often a waiter looks."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lock."""
+
+    pid: int
+    actor: str
+    command: str
+    since: float
+    beat: int = 0
+
+    def to_dict(self) -> Json:
+        return dict(self.__dict__)
+
+
+class Lock:
+    """A held lock. `beat` and `check` are called from time to time by the holder."""
+
+    def __init__(self, path: Path, descriptor: int, holder: Holder) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._holder = holder
+        self.beat()
+
+    def beat(self) -> None:
+        """Show that the holder is alive."""
+        self._holder = Holder(**{**self._holder.to_dict(), "beat": self._holder.beat + 1})
+        text = json.dumps(self._holder.to_dict()).encode().ljust(512)
+        with contextlib.suppress(OSError):  # a full disk must not stop the holder
+            os.pwrite(self._descriptor, text, 0)
+
+    def check(self) -> None:
+        """Raise Superseded when another has put its own lock file in place."""
+        if not _is_current(self.path, self._descriptor):
+            raise Superseded(
+                "another opsctl took the lock over",
+                why="this one stood still for too long",
+                next_step="This command changed nothing since. See: opsctl status",
+            )
+
+    def free(self) -> None:
+        """Give the lock back."""
+        if _is_current(self.path, self._descriptor):
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def held(path: Path, holder: Holder, *, wait_s: float, clock: Clock) -> Iterator[Lock]:
+    """Hold the lock for a block. Raises LockHeld when it isn't to be had within `wait_s`."""
+    lock = acquire(path, holder, wait_s=wait_s, clock=clock)
+    try:
+        yield lock
+    finally:
+        lock.free()
+
+
+def acquire(path: Path, holder: Holder, *, wait_s: float, clock: Clock) -> Lock:
+    """Take the lock, wait for it, or take it over from a frozen holder."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline = clock.monotonic() + wait_s
+    seen: tuple[int, int] | None = None
+    seen_at = clock.monotonic()
+    while True:
+        descriptor = _try_lock(path)
+        if descriptor is not None:
+            return Lock(path, descriptor, holder)
+        now = clock.monotonic()
+        current = read_holder(path)
+        mark = (current.pid, current.beat) if current else None
+        if mark != seen:
+            seen, seen_at = mark, now
+        elif now - seen_at >= STALE_AFTER_S:
+            return Lock(path, _take_over(path), holder)
+        if now >= deadline:
+            raise _held_by(current)
+        clock.sleep(min(POLL_S, max(0.0, deadline - now)))
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who wrote the lock file last; None when nobody holds the lock."""
+    try:
+        text = path.read_text(errors="replace").strip("\0 \n")
+        return Holder(**json.loads(text)) if text else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def current_holder(path: Path) -> Holder | None:
+    """Who holds the lock now (tried, not only read)."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return read_holder(path)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def break_lock(path: Path) -> None:
+    """Put a free lock file in place of one that a frozen holder keeps."""
+    os.close(_take_over(path))
+
+
+def _try_lock(path: Path) -> int | None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    if _is_current(path, descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _take_over(path: Path) -> int:
+    """A new lock file, locked, in the old one's place. Two takers end with one: rename decides."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.rename(fresh, path)
+    return descriptor
+
+
+def _is_current(path: Path, descriptor: int) -> bool:
+    try:
+        there, mine = os.stat(path), os.fstat(descriptor)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _held_by(holder: Holder | None) -> LockHeld:
+    who = f"pid {holder.pid} ({holder.actor}, {holder.command})" if holder else "another opsctl"
+    return LockHeld(
+        f"another opsctl works on this service: {who}",
+        next_step="Wait for it with --lock-wait 600, or stop it with: opsctl abort",
+    )

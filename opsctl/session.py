@@ -1,0 +1,341 @@
+"""One command in charge of one service: lock, journal, target, and the rollout that is open."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsctl import deploy
+from opsctl.attendance import Attendance
+from opsctl.clock import Clock, SystemClock
+from opsctl.config.settings import Project
+from opsctl.console import Console
+from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
+from opsctl.inbox import Inbox
+from opsctl.journal import Journal
+from opsctl.lock import Holder, held
+from opsctl.model import DesiredState, Json, Observed
+from opsctl.plan import Step
+from opsctl.releases import ReleaseStore
+from opsctl.rollout import Progress, ReleaseMarks, fold, release_marks
+from opsctl.steps import Scene
+from opsctl.targets.target import Target
+
+GUARD_WAIT_S = 8.0
+"""How long a rebuild waits for the guard to take an unproved candidate off traffic."""
+
+
+def actor_name() -> str:
+    """Who acts: OPSCTL_ACTOR, the CI's own actor, or user@host."""
+    named = os.environ.get("OPSCTL_ACTOR") or os.environ.get("GITHUB_ACTOR")
+    return named or f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of how to work."""
+
+    timeout_s: float | None = None
+    lock_wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Looking at a service without being in charge of it."""
+
+    project: Project
+    target: Target
+    journal: Journal
+    inbox: Inbox
+    store: ReleaseStore
+    clock: Clock
+
+    @property
+    def lock_path(self) -> Path:
+        return self.project.service_dir / "lock"
+
+    def open_progress(self) -> Progress | None:
+        """The rollout that is not closed, if there is one."""
+        segment = self.journal.last()
+        if not segment.records or segment.closed:
+            return None
+        return fold(segment.records, segment.number)
+
+    def rollouts(self) -> list[Progress]:
+        """All rollouts, oldest first."""
+        return [fold(segment.records, segment.number) for segment in self.journal.all()]
+
+    def marks(self) -> ReleaseMarks:
+        """Which releases are proved, which rejected."""
+        return release_marks(self.rollouts())
+
+    def last_state(self) -> DesiredState:
+        """The desired state that the newest rollout left."""
+        segment = self.journal.last()
+        return fold(segment.records).current if segment.records else DesiredState()
+
+    def observed(self) -> Observed | None:
+        """What runs, or None when the target does not answer."""
+        try:
+            return self.target.observe()
+        except TargetUnreachable:
+            return None
+
+
+def reader(project: Project, clock: Clock | None = None) -> Reader:
+    """Look at the service of `project`."""
+    from opsctl.targets.local import LocalTarget
+
+    clock = clock or SystemClock()
+    folder = project.service_dir
+    return Reader(
+        project,
+        LocalTarget(project),
+        Journal(folder / "journal", clock),
+        Inbox(folder / "inbox"),
+        ReleaseStore(folder),
+        clock,
+    )
+
+
+@dataclass(frozen=True)
+class Session:
+    """Being in charge."""
+
+    read: Reader
+    attendance: Attendance
+    console: Console
+    actor: str
+
+    @property
+    def project(self) -> Project:
+        return self.read.project
+
+    def open(
+        self, op: str, candidate: str, base: str | None, plan: tuple[Step, ...], **extra: Any
+    ) -> None:
+        """Begin a rollout: from this record on, whoever comes after can carry it on."""
+        journal = self.read.journal
+        number = journal.last().number + 1
+        write_bundle(self.project, number)
+        journal.append(
+            "opened",
+            deploy.opened_record(
+                op=op,
+                candidate=candidate,
+                base=base,
+                before=self.read.last_state(),
+                plan=plan,
+                extra={
+                    "actor": self.actor,
+                    "environment": self.project.environment,
+                    "service": self.project.service_name,
+                    "strategy": self.project.service.strategy.type,
+                    "front": self._front(),
+                    **extra,
+                },
+            ),
+        )
+        journal.reserve_space()
+
+    def ask(self, request: Any, reason: str = "") -> None:
+        """Put a request of our own into the inbox, as anybody else would."""
+        self.read.inbox.put(request, by=self.actor, reason=reason, clock=self.read.clock)
+
+    def carry_on(self) -> Progress:
+        """Run the open rollout to its end, write its report, tell who wants to know."""
+        from opsctl.aftermath import finish, tell_waiting
+
+        rollout = self._rollout()
+        try:
+            progress = deploy.run(rollout)
+        except OpsctlError as error:
+            tell_waiting(rollout, error)
+            raise
+        finish(rollout, progress)
+        return progress
+
+    def _rollout(self) -> deploy.Rollout:
+        segment = self.read.journal.last()
+        project = bundled_project(self.project, segment.number)
+        folder = project.service_dir / "reports" / f"{segment.number:04d}"
+        scene = Scene(
+            project,
+            self.read.target,
+            self.read.store,
+            self.attendance,
+            self.console,
+            self.read.clock,
+            self.actor,
+            folder,
+        )
+        return deploy.Rollout(scene, self.read.journal, self.read.inbox, self._expected())
+
+    def _expected(self) -> Mapping[str, float]:
+        for number in reversed(self.read.journal.numbers()[:-1]):
+            with contextlib.suppress(JournalBroken):
+                segment = self.read.journal.read(number)
+                if segment.closed and segment.records[-1].data["exit_code"] == 0:
+                    return deploy.step_times(segment.records)
+        return {}
+
+    def _front(self) -> Json:
+        observed = self.read.observed()
+        if observed is None:
+            return {"requests": 0, "errors": 0}
+        return {"requests": observed.front_requests, "errors": observed.front_errors}
+
+
+@contextlib.contextmanager
+def in_charge(
+    project: Project, console: Console, command: str, options: Options
+) -> Iterator[Session]:
+    """Hold the service for a block. Raises LockHeld when somebody else does."""
+    look = reader(project)
+    actor = actor_name()
+    make_state_folder(project)
+    holder = Holder(os.getpid(), actor, command, look.clock.now())
+    with held(look.lock_path, holder, wait_s=options.lock_wait_s, clock=look.clock) as lock:
+        attendance = Attendance(lock, look.target, look.inbox, look.clock)
+        attendance.limit(options.timeout_s)
+        with attendance.present():
+            session = Session(look, attendance, console, actor)
+            recover(session)
+            yield session
+
+
+def make_state_folder(project: Project) -> None:
+    """The service's state folder, for its owner only. Raises TargetUnreachable when it can't be."""
+    try:
+        (project.service_dir / "journal").mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = project.service_dir / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise TargetUnreachable(
+            f"cannot write the state folder {project.service_dir}",
+            why=error.strerror or str(error),
+            next_step="Mend its rights or free disk space, or set local.state_dir in opsctl.yaml",
+        ) from error
+
+
+def recover(session: Session) -> None:
+    """Make the journal whole again when it is damaged, or when the target is ahead of it."""
+    journal = session.read.journal
+    try:
+        segment = journal.last()
+    except JournalBroken as error:
+        rebuild(session, str(error))
+        return
+    observed = session.read.observed()
+    if observed is None:
+        return
+    tail = segment.records[-1] if segment.records else None
+    known = (tail.epoch, tail.seq) if tail else (0, 0)
+    if (observed.stamp.epoch, observed.stamp.sequence) > known:
+        rebuild(session, "the target was given orders that the journal does not have")
+
+
+def rebuild(session: Session, why: str) -> None:
+    """Set the damaged journal aside and begin a new one from what runs."""
+    session.console.warn(f"the journal is rebuilt from what runs: {why}")
+    observed = _after_guard(session)
+    journal = session.read.journal
+    journal.set_aside(why)
+    journal.epoch = observed.stamp.epoch + 1 if observed else 0
+    state = observed.desired.without_baselines() if observed else DesiredState()
+    serving = state.serving_release or ""
+    journal.append(
+        "opened",
+        {
+            **deploy.opened_record(
+                op="rebuild", candidate=serving, base=None, before=state, plan=(), extra={}
+            ),
+            "actor": session.actor,
+            "why": why,
+        },
+    )
+    ended = {"outcome": "rebuilt", "exit_code": 0, "reason": why, "serving_release": serving}
+    journal.append("closed", ended)
+
+
+def _after_guard(session: Session) -> Observed | None:
+    """What runs once no unproved candidate can have traffic any more."""
+    clock = session.read.clock
+    deadline = clock.monotonic() + GUARD_WAIT_S
+    observed = session.read.observed()
+    while observed and not observed.guarded and _split(observed) and clock.monotonic() < deadline:
+        clock.sleep(0.1)
+        observed = session.read.observed()
+    return observed
+
+
+def _split(observed: Observed) -> bool:
+    return sum(1 for share in observed.desired.shares if share.weight) > 1
+
+
+def write_bundle(project: Project, number: int) -> None:
+    """Keep the configuration and request files that a rollout began with."""
+    folder = bundle_folder(project, number)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(project.path, folder / "opsctl.yaml")
+    names = {}
+    for index, name in enumerate(_request_files(project)):
+        source = project.root / name
+        if source.is_file():
+            names[name] = f"{index}-{source.name}"
+            shutil.copyfile(source, folder / names[name])
+    (folder / "files.json").write_text(json.dumps(names))
+    for old in sorted(folder.parent.iterdir())[: -project.service.retention.reports]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def bundle_folder(project: Project, number: int) -> Path:
+    """Where a rollout's own copy of its configuration lies."""
+    return project.service_dir / "bundles" / f"{number:06d}"
+
+
+def bundled_project(project: Project, number: int) -> Project:
+    """The project as it was when the rollout began; today's when there is no bundle."""
+    from opsctl.config.load import load
+
+    folder = bundle_folder(project, number)
+    if not (folder / "files.json").exists():
+        return project
+    names = json.loads((folder / "files.json").read_text())
+
+    def kept(name: str | None) -> str | None:
+        return str(folder / names[name]) if name in names else name
+
+    path = folder / "opsctl.yaml"
+    then = load(path, environment=project.environment, service=project.service_name)
+    service = then.service
+    smoke = tuple(replace(test, body_file=kept(test.body_file)) for test in service.smoke)
+    bench = service.bench
+    if bench:
+        bench = replace(bench, requests_file=kept(bench.requests_file))
+    local = replace(service.local, state_dir=project.service.local.state_dir)
+    service = replace(service, smoke=smoke, bench=bench, local=local)
+    return replace(project, service=service, config=then.config)
+
+
+def _request_files(project: Project) -> list[str]:
+    service = project.service
+    names = [test.body_file for test in service.smoke]
+    names.append(service.bench.requests_file if service.bench else None)
+    return [name for name in names if name]
+
+
+def is_interactive() -> bool:
+    """Whether a question may be asked."""
+    return sys.stdin.isatty()

@@ -1,0 +1,414 @@
+"""What each kind of step does. One function a kind, one row a kind in ACTIONS.
+
+A step may be taken twice (a crash in its middle is no special case), so each one first puts its
+desired state in force and then looks at what is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsctl.attendance import Attendance
+from opsctl.checks.health import wait_until_healthy
+from opsctl.checks.live import watch_live
+from opsctl.checks.preflight import preflight as run_preflight
+from opsctl.checks.smoke import run_smoke
+from opsctl.clock import Clock
+from opsctl.config.settings import Project
+from opsctl.console import Console
+from opsctl.errors import (
+    CandidateFailed,
+    GateFailed,
+    GateUndecided,
+    HealthFailed,
+    PreflightRefused,
+    RollbackFailed,
+    WaitingForPerson,
+)
+from opsctl.model import DesiredState, Guard, Json, LiveLimits, Observed, Role, Stamp
+from opsctl.plan import Step
+from opsctl.releases import ReleaseStore
+from opsctl.rollout import Progress, safe_state, warm_share
+from opsctl.targets.target import Target
+
+POLL_S = 0.02
+"""How often a wait looks at the target; a switch must not wait for the look."""
+
+SETTLE_MARGIN_S = 15.0
+"""What stopping and draining may take beyond the limits that opsctl.yaml sets."""
+
+LOG_LINES = 200
+"""Log lines of a failed candidate that a report keeps."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a step needs to act."""
+
+    project: Project
+    target: Target
+    store: ReleaseStore
+    attendance: Attendance
+    console: Console
+    clock: Clock
+    actor: str
+    artifacts: Path
+    """Folder of this rollout's gate, smoke and log files."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One taking of a step: what the journal says so far, and the stamp of its `began` record."""
+
+    step: Step
+    progress: Progress
+    stamp: Stamp
+
+    @property
+    def candidate(self) -> str:
+        return self.progress.candidate
+
+
+Action = Callable[[Scene, Turn], Json]
+
+
+def act(scene: Scene, turn: Turn) -> Json:
+    """Take the step; returns what its `passed` record keeps."""
+    return ACTIONS[turn.step.kind](scene, turn)
+
+
+def put_in_force(
+    scene: Scene, turn: Turn, state: DesiredState, *, unattended: bool = False
+) -> None:
+    """Order `state`, with the guard that watches while it is in force."""
+    strategy = scene.project.service.strategy
+    on_trial = None if turn.progress.promoted else turn.candidate
+    guard = Guard(
+        safe=safe_state(turn.progress, state),
+        unattended=unattended,
+        on_trial=on_trial,
+        limits=LiveLimits(strategy.max_error_rate, strategy.min_requests),
+    )
+    scene.target.apply(state, turn.stamp, guard)
+    scene.attendance.epoch = turn.stamp.epoch
+
+
+def settle(scene: Scene, *, serving: str | None = None) -> Observed:
+    """Wait until what was ordered is so. Raises HealthFailed when a replica of `serving` can't be."""
+    service = scene.project.service
+    limit_s = (
+        service.strategy.drain_timeout_s
+        + service.app.stop_timeout_s
+        + service.health.tries * service.health.interval_s
+        + SETTLE_MARGIN_S
+    )
+    deadline = scene.clock.monotonic() + limit_s
+    while True:
+        observed = scene.target.observe()
+        if observed.converged and not observed.guarded:
+            return observed
+        scene.attendance.interrupt()
+        for replica in observed.of(serving) if serving else ():
+            if replica.phase == "crash_loop":
+                raise HealthFailed(f"{replica.name} does not stay up", why=replica.reason)
+        if observed.guarded:
+            raise CandidateFailed("the guard took over", why=observed.guard_reason)
+        if scene.clock.monotonic() > deadline:
+            raise HealthFailed(f"the target did not settle within {limit_s:.0f} s")
+        scene.clock.sleep(POLL_S)
+
+
+def _preflight(scene: Scene, turn: Turn) -> Json:
+    plan_states = [step.state for step in turn.progress.plan if step.state]
+    fullest = max(plan_states, key=_replicas, default=DesiredState())
+    findings = run_preflight(scene.project, scene.target, scene.store, fullest)
+    for finding in findings:
+        if finding.status == "warn":
+            scene.console.warn(finding.what)
+    bad = [f for f in findings if f.status == "fail"]
+    if bad:
+        raise PreflightRefused(
+            "; ".join(f.what for f in bad), next_step=" ".join(f.next_step for f in bad)
+        )
+    return {"findings": [finding.to_dict() for finding in findings]}
+
+
+def _replicas(state: DesiredState) -> int:
+    return sum(share.replicas for share in state.shares)
+
+
+def _build(scene: Scene, turn: Turn) -> Json:
+    names = {release.name for release in scene.store.list()}
+    if turn.candidate in names:
+        return {"release": turn.candidate, "digest": scene.store.get(turn.candidate).digest}
+    release = scene.store.build(
+        scene.project,
+        turn.candidate,
+        actor=scene.actor,
+        tell=scene.console.tell,
+        interrupt=scene.attendance.interrupt,
+    )
+    return {"release": release.name, "digest": release.digest}
+
+
+def _start(scene: Scene, turn: Turn) -> Json:
+    state = _ordered(turn)
+    put_in_force(scene, turn, state)
+    report = _healthy(scene, turn, turn.candidate, turn.step.params["replicas"])
+    return {"health": report}
+
+
+def _healthy(scene: Scene, turn: Turn, release: str, replicas: int, role: Role = "serving") -> Json:
+    report = wait_until_healthy(
+        scene.target,
+        release,
+        replicas=replicas,
+        health=scene.project.service.health,
+        role=role,
+        clock=scene.clock,
+        tell=scene.console.tell,
+        interrupt=scene.attendance.interrupt,
+    )
+    return report.to_dict()
+
+
+def _smoke(scene: Scene, turn: Turn) -> Json:
+    put_in_force(scene, turn, _ordered(turn))
+    _healthy(scene, turn, turn.candidate, _count(turn))
+    results = run_smoke(
+        scene.target,
+        scene.store.get(turn.candidate),
+        scene.project.service.smoke,
+        scene.project.root,
+        clock=scene.clock,
+        interrupt=scene.attendance.interrupt,
+    )
+    return {"smoke": [result.to_dict() for result in results]}
+
+
+def _gate(scene: Scene, turn: Turn) -> Json:
+    if turn.step.id in turn.progress.approved:
+        return {"outcome": "approved by a person"}
+    report = _measure(scene, turn, attempt=1)
+    confirm = scene.project.service.gate.confirm and turn.step.params["baseline"]
+    if report["outcome"] == "fail" and confirm:
+        scene.console.tell("regression seen; measuring again with fresh processes to confirm")
+        put_in_force(scene, turn, _ordered(turn).without_baselines())
+        settle(scene)
+        again = _measure(scene, turn, attempt=2)
+        if again["outcome"] != "fail":
+            reason = f"not confirmed: {report['reason']}; then {again['reason']}"
+            report = {**again, "outcome": "inconclusive", "reason": reason}
+        else:
+            report = again
+    return _judge(scene, report)
+
+
+def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
+    """One benchmark of the candidate, against a fresh copy of the base when there is one."""
+    from opsctl.bench.run import GateRequest, run_gate
+
+    service = scene.project.service
+    base = turn.step.params["baseline"]
+    put_in_force(scene, turn, _ordered(turn))
+    _healthy(scene, turn, turn.candidate, _count(turn))
+    if base:
+        _healthy(scene, turn, base, 1, role="baseline")
+    observed = scene.target.observe()
+    candidate = scene.target.endpoints(turn.candidate)[0]
+    baseline = scene.target.endpoints(base, "baseline")[0] if base else None
+    assert service.bench is not None
+    request = GateRequest(
+        baseline=baseline,
+        candidate=candidate,
+        bench=service.bench,
+        gate=service.gate,
+        root=scene.project.root,
+        seed=_seed(scene, turn, attempt),
+        client_cpus=_client_cpus(turn),
+        baseline_pid=observed.of(base, "baseline")[0].pid if base else 0,
+        candidate_pid=observed.of(turn.candidate)[0].pid,
+    )
+    report: Json = run_gate(
+        request, tell=scene.console.tell, interrupt=scene.attendance.interrupt
+    ).to_dict()
+    scene.artifacts.mkdir(parents=True, exist_ok=True)
+    (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
+    return report
+
+
+def _seed(scene: Scene, turn: Turn, attempt: int) -> int:
+    """The configured seed, else one made of the step's stamp: another each time, and recorded."""
+    bench = scene.project.service.bench
+    if bench and bench.seed is not None:
+        return bench.seed + attempt - 1
+    return int(turn.stamp.digest[:8], 16) + attempt
+
+
+def _client_cpus(turn: Turn) -> tuple[int, ...]:
+    """The CPUs that the two arms leave to the load generator."""
+    import os
+
+    arms = set(turn.step.params["cpus"])
+    return tuple(sorted(os.sched_getaffinity(0) - arms)) if arms else ()
+
+
+def _judge(scene: Scene, report: Json) -> Json:
+    outcome, reason = report["outcome"], report["reason"]
+    if outcome == "pass":
+        return {"gate": report}
+    if outcome == "fail":
+        raise GateFailed("the benchmark gate failed", why=reason)
+    if scene.project.service.gate.on_inconclusive == "pause":
+        raise WaitingForPerson(
+            f"the gate is {outcome}: {reason}",
+            next_step="Run: opsctl approve (go on), opsctl resume (measure again) or opsctl abort",
+        )
+    raise GateUndecided(f"the benchmark gate is {outcome}", why=reason)
+
+
+def _shift(scene: Scene, turn: Turn) -> Json:
+    put_in_force(scene, turn, _ordered(turn))
+    settle(scene, serving=turn.candidate)
+    live = watch_live(
+        scene.target,
+        turn.candidate,
+        limits=LiveLimits(
+            scene.project.service.strategy.max_error_rate,
+            scene.project.service.strategy.min_requests,
+        ),
+        hold_s=turn.step.params["hold_s"],
+        clock=scene.clock,
+        tell=scene.console.tell,
+        interrupt=scene.attendance.interrupt,
+    )
+    return {"live": live.to_dict()}
+
+
+def _stop(scene: Scene, turn: Turn) -> Json:
+    put_in_force(scene, turn, _ordered(turn))
+    settle(scene)
+    return {}
+
+
+def _approval(scene: Scene, turn: Turn) -> Json:
+    if turn.step.id in turn.progress.approved:
+        return {"approved": True}
+    raise WaitingForPerson(
+        f"waiting for approval: {turn.step.params['for']}",
+        next_step="Run: opsctl approve (or opsctl abort)",
+    )
+
+
+def _pause(scene: Scene, turn: Turn) -> Json:
+    raise WaitingForPerson("paused", next_step="Run: opsctl resume (or opsctl abort)")
+
+
+def _drain(scene: Scene, turn: Turn) -> Json:
+    """The old release's requests finish; then it stays warm for the rollback window, or stops."""
+    state = _ordered(turn)
+    base, warm_s = turn.step.params["base"], turn.step.params["warm_s"]
+    old = turn.progress.current.share(base) if base else None
+    if old and warm_s and old.replicas:
+        retire_at = scene.clock.now() + warm_s
+        state = state.put(warm_share(base, old.replicas, retire_at))
+    put_in_force(scene, turn, state, unattended=True)
+    settle(scene, serving=turn.candidate)
+    _wait_for_requests(scene, base)
+    return {"state": state.to_dict()}
+
+
+def _wait_for_requests(scene: Scene, release: str | None) -> None:
+    """Wait until the balancer has no request left with `release`, at most the drain time limit."""
+    deadline = scene.clock.monotonic() + scene.project.service.strategy.drain_timeout_s
+    while release and scene.clock.monotonic() < deadline:
+        if scene.target.observe().traffic_of(release).in_flight == 0:
+            return
+        scene.attendance.interrupt()
+        scene.clock.sleep(POLL_S)
+
+
+def _restore(scene: Scene, turn: Turn) -> Json:
+    state = _ordered(turn)
+    put_in_force(scene, turn, state)
+    observed = settle(scene, serving=turn.progress.base)
+    if turn.candidate != turn.progress.base and state.weight(turn.candidate) == 0:
+        return {"candidate_weight": observed.desired.weight(turn.candidate)}
+    return {}
+
+
+def _prove(scene: Scene, turn: Turn) -> Json:
+    base = turn.step.params["release"]
+    share = _ordered(turn).share(base)
+    put_in_force(scene, turn, _ordered(turn))
+    try:
+        health = _healthy(scene, turn, base, share.replicas if share else 1)
+    except HealthFailed as error:
+        raise RollbackFailed(
+            f"{base} could not be proved healthy",
+            why=str(error),
+            next_step="Page someone. Then: opsctl health, opsctl logs, opsctl rollback RELEASE",
+        ) from error
+    observed = scene.target.observe()
+    if not observed.balancer_up:
+        raise RollbackFailed("the load balancer is down", next_step="See: opsctl health")
+    return {"health": health}
+
+
+def _collect(scene: Scene, turn: Turn) -> Json:
+    """Save what the candidate said before it is removed."""
+    scene.artifacts.mkdir(parents=True, exist_ok=True)
+    logs = list(scene.target.logs(turn.candidate, lines=LOG_LINES))
+    events = list(scene.target.events(turn.candidate))
+    (scene.artifacts / f"{turn.candidate}.log").write_text("\n".join(logs))
+    (scene.artifacts / f"{turn.candidate}.events").write_text("\n".join(events))
+    return {"log_lines": logs[-20:], "events": events[-20:]}
+
+
+def _remove(scene: Scene, turn: Turn) -> Json:
+    put_in_force(scene, turn, _ordered(turn), unattended=True)
+    settle(scene)
+    return {}
+
+
+def _ordered(turn: Turn) -> DesiredState:
+    assert turn.step.state is not None, turn.step.kind
+    return turn.step.state
+
+
+def _count(turn: Turn) -> int:
+    share = _ordered(turn).share(turn.candidate)
+    return share.replicas if share else 0
+
+
+ACTIONS: dict[str, Action] = {
+    "preflight": _preflight,
+    "build": _build,
+    "start": _start,
+    "smoke": _smoke,
+    "gate": _gate,
+    "shift": _shift,
+    "promote": _shift,
+    "stop": _stop,
+    "approval": _approval,
+    "pause": _pause,
+    "drain": _drain,
+    "restore": _restore,
+    "prove": _prove,
+    "collect": _collect,
+    "remove": _remove,
+}
+
+
+def without_trial(scene: Scene, turn: Turn) -> DesiredState:
+    """The state that must be in force when this command stops in the middle of a step."""
+    return safe_state(turn.progress, turn.progress.current)
+
+
+def best_effort(scene: Scene, turn: Turn, state: DesiredState) -> None:
+    """Order the safe state while this command is on its way out; the guard does it otherwise."""
+    progress = replace(turn.progress, state=state)
+    put_in_force(scene, replace(turn, progress=progress), state, unattended=True)
