@@ -1,0 +1,83 @@
+// What each SoC family has: buffer sizes and the element types of each instruction.
+//
+// `__NPU_ARCH__` chooses the family: 1001 (910A), 2002 (310P), 2201 (A2 and A3), 3510 (950).
+// Sizes and types are those of the vendor's API pages (facts: sections "Ascend C" of the design
+// notes); the real headers check less than the hardware does, so the tables here are the check.
+#pragma once
+
+#include "cpusim/types.h"
+
+#ifndef __NPU_ARCH__
+#define __NPU_ARCH__ 2201
+#endif
+
+#if __NPU_ARCH__ != 1001 && __NPU_ARCH__ != 2002 && __NPU_ARCH__ != 2201 && __NPU_ARCH__ != 3510
+#error "cpusim: __NPU_ARCH__ must be 1001 (910A), 2002 (310P), 2201 (A2, A3) or 3510 (950)"
+#endif
+
+namespace cpusim {
+
+template <typename A, typename B>
+inline constexpr bool kSame = false;
+template <typename A>
+inline constexpr bool kSame<A, A> = true;
+
+template <typename T, typename... Ts>
+inline constexpr bool kOneOf = (kSame<T, Ts> || ...);
+
+inline constexpr int kArch = __NPU_ARCH__;
+inline constexpr uint32_t kBlockBytes = 32;    // a data block: the unit of the Unified Buffer
+inline constexpr uint32_t kRepeatBytes = 256;  // what a vector instruction does in one repeat
+
+// Size of the Unified Buffer that a kernel may use, in bytes. On 2201 some instructions keep the
+// top 8 KiB for themselves, and 256 B hold the system's own data.
+inline constexpr uint32_t kUnifiedBufferBytes = kArch == 2201   ? 192 * 1024 - 8 * 1024 - 256
+                                                : kArch == 3510 ? 248 * 1024 - 8 * 1024
+                                                                : 256 * 1024 - 8 * 1024;
+inline constexpr bool kHasBfloat16 = kArch == 2201 || kArch == 3510;
+inline constexpr bool kHasBfloat16Arithmetic = kArch == 3510;
+inline constexpr bool kHasDataCopyPad = kArch == 2201 || kArch == 3510;
+// Beyond this the destination row of DataCopyPad does not fit its length field.
+inline constexpr uint32_t kPadCopyRowBytes = 2097151;
+inline constexpr uint32_t kPadCopyRows = 4095;
+
+// Exp, Div, Reciprocal, Ln, Sqrt, Rsqrt.
+template <typename T>
+inline constexpr bool kFloatMath = kOneOf<T, half, float>;
+
+template <typename T>
+inline constexpr bool kAbs = kOneOf<T, half, float>;
+
+// Add, Sub, Mul, Max, Min.
+template <typename T>
+inline constexpr bool kArithmetic =
+    kOneOf<T, half, float, int32_t> || (kArch != 1001 && kSame<T, int16_t>) ||
+    (kHasBfloat16Arithmetic && kSame<T, bfloat16_t>);
+
+// Adds, Muls, Maxs, Mins: the same, but 910A has only the floating types.
+template <typename T>
+inline constexpr bool kScalarArithmetic =
+    kArch == 1001 ? kOneOf<T, half, float> : kArithmetic<T>;
+
+template <typename T>
+inline constexpr bool kRelu = kArch == 1001 ? kSame<T, half> : kOneOf<T, half, float, int32_t>;
+
+template <typename T>
+inline constexpr bool kDuplicate = kOneOf<T, half, float, int16_t, uint16_t, int32_t, uint32_t> ||
+                                   (kHasBfloat16 && kSame<T, bfloat16_t>);
+
+// Cast from From to To, for the pairs that the operators use.
+template <typename To, typename From>
+inline constexpr bool kCast =
+    (kSame<To, float> && kOneOf<From, half, int32_t>) ||
+    (kSame<From, float> && kOneOf<To, half, int32_t>) ||
+    (kHasBfloat16 && ((kSame<To, float> && kSame<From, bfloat16_t>) ||
+                      (kSame<To, bfloat16_t> && kSame<From, float>)));
+
+// Types that a copy from the Unified Buffer can add to global memory.
+template <typename T>
+inline constexpr bool kAtomicAdd =
+    kSame<T, float> || (kArch != 1001 && kOneOf<T, int16_t, half>) ||
+    ((kArch == 2201 || kArch == 3510) && kOneOf<T, int8_t, int32_t, bfloat16_t>);
+
+}  // namespace cpusim

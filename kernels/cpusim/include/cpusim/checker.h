@@ -1,0 +1,83 @@
+// The checked build's observer: bounds, initialisation, lifetime and order of every access.
+//
+// Order: each pipe has a vector clock; SetFlag/WaitFlag and the queues carry clocks between
+// pipes (Lamport 1978; Mattern 1989). An access is in order when the pipe's clock covers the last
+// conflicting access to the same 32-byte block.
+#pragma once
+
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpusim/arch.h"
+
+namespace cpusim {
+
+inline constexpr int kPipeCount = 8;
+using Clock = std::array<uint32_t, kPipeCount>;
+
+// A rule of the hardware that a kernel broke; the text names operator, core, tile and address.
+class Violation : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+class Checker {
+   public:
+    // Forgets everything and starts to watch a core. `global` lists (begin, bytes) of what the
+    // kernel may touch in global memory.
+    void Start(const char* operator_name, int64_t core, const uint8_t* unified_buffer,
+               std::vector<std::pair<const uint8_t*, uint64_t>> global);
+
+    void Read(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
+    void Write(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
+    void Global(const void* address, uint64_t bytes, const char* instruction) const;
+    [[noreturn]] void Fail(const char* instruction, const std::string& rule,
+                           const void* address) const;
+
+    // A buffer becomes usable with undefined contents, or stops being usable.
+    void Map(const void* address, uint64_t bytes);
+    void Unmap(const void* address, uint64_t bytes);
+
+    Clock After(pipe_t pipe);                      // the clock once all of `pipe` so far is done
+    void Order(pipe_t pipe, const Clock& clock);   // `pipe` goes on only after `clock`
+    void OrderAll();                               // every pipe waits for every other
+    void CountTile() { ++tile_; }
+    // Event flags that were set and not yet waited for, by (event, id).
+    void SetFlag(int event, int id, pipe_t source);
+    void WaitFlag(int event, int id, pipe_t destination);
+    void Finish() const;  // refuses flags and buffers that are still pending
+
+    void BufferTaken() { ++buffers_taken_; }
+    void BufferFreed() { --buffers_taken_; }
+
+   private:
+    struct Block {  // shadow of 32 bytes
+        uint32_t initialised = 0;  // one bit a byte
+        bool mapped = false;
+        int8_t writer = -1;
+        uint32_t write_time = 0;
+        Clock read_time{};
+    };
+    uint64_t Locate(const void* address, uint64_t bytes, const char* instruction) const;
+    void RequireWriteSeen(const Block& block, pipe_t pipe, const char* instruction,
+                          const void* address) const;
+
+    std::string operator_name_;
+    int64_t core_ = 0;
+    int64_t tile_ = -1;
+    int64_t buffers_taken_ = 0;
+    const uint8_t* unified_buffer_ = nullptr;
+    std::vector<std::pair<const uint8_t*, uint64_t>> global_;
+    std::vector<Block> blocks_;
+    std::array<Clock, kPipeCount> clocks_{};
+    struct Flag {
+        int event;
+        int id;
+        Clock clock;
+    };
+    std::vector<Flag> flags_;
+};
+
+}  // namespace cpusim

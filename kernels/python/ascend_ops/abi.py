@@ -1,0 +1,153 @@
+"""ctypes mirror of runtime/ascend_abi.h: finding operators, planning and running them."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ascend_ops.build_record import find_library
+from ascend_ops.errors import LibraryError, ViolationError
+
+MAX_SIZES: Final = 8
+TILING_BYTES: Final = 256
+INVALID: Final = 1
+
+# Types in the order of the ABI's numbers.
+DTYPES: Final[tuple[np.dtype[Any], ...]] = (
+    np.dtype(np.float32),
+    np.dtype(np.float16),
+    np.dtype(ml_dtypes.bfloat16),
+)
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char * 512)]
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int32), ("sizes", ctypes.c_int64 * MAX_SIZES)]
+
+
+class _Plan(ctypes.Structure):
+    _fields_ = [
+        ("core_count", ctypes.c_int32),
+        ("workspace_bytes", ctypes.c_uint64),
+        ("tiling", ctypes.c_uint8 * TILING_BYTES),
+    ]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_uint64)]
+
+
+_PlanFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_Problem), ctypes.POINTER(_Plan), ctypes.POINTER(_Error)
+)
+
+
+class _Operator(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("tensor_count", ctypes.c_int32),
+        ("plan", _PlanFunction),
+        ("run", ctypes.c_void_p),
+    ]
+
+
+class _Library(ctypes.Structure):
+    _fields_ = [
+        ("abi_version", ctypes.c_int32),
+        ("variant", ctypes.c_char_p),
+        ("npu_arch", ctypes.c_int32),
+        ("operator_count", ctypes.c_int32),
+        ("operators", ctypes.POINTER(ctypes.POINTER(_Operator))),
+    ]
+
+
+@dataclass(frozen=True)
+class Library:
+    """The operators of one build, by name."""
+
+    variant: str
+    npu_arch: int
+    operators: dict[str, "Operator"]
+
+
+@cache
+def _dispatcher() -> ctypes.CDLL:
+    path = find_library("ascend_ops")
+    try:
+        dispatcher = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(f"cannot load {path}: {error}") from error
+    dispatcher.ascend_library.restype = ctypes.POINTER(_Library)
+    dispatcher.ascend_library.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Error)]
+    dispatcher.ascend_run.argtypes = [
+        ctypes.POINTER(_Operator),
+        ctypes.POINTER(_Problem),
+        ctypes.POINTER(_Plan),
+        ctypes.POINTER(_Tensor),
+        ctypes.c_int32,
+        ctypes.POINTER(_Error),
+    ]
+    return dispatcher
+
+
+@cache
+def load_library(variant: str | None = None) -> Library:
+    """Loads the build called `variant`, by default the fastest that this CPU can run.
+
+    Variants are those of the build record, such as "x86-64-v3" and "checked". LibraryError when
+    there is none of that name.
+    """
+    error = _Error()
+    name = None if variant is None else variant.encode()
+    found = _dispatcher().ascend_library(name, ctypes.byref(error))
+    if not found:
+        raise LibraryError(error.text.decode(errors="replace"))
+    table = found.contents
+    operators = [table.operators[i] for i in range(table.operator_count)]
+    named = {entry.contents.name.decode(): Operator(entry) for entry in operators}
+    return Library(table.variant.decode(), table.npu_arch, named)
+
+
+def _raise(code: int, error: _Error) -> None:
+    text = error.text.decode(errors="replace")
+    raise ValueError(text) if code == INVALID else ViolationError(text)
+
+
+class Operator:
+    """One operator of one build. Calls share no state, so threads may call it at once."""
+
+    def __init__(self, entry: "ctypes._Pointer[_Operator]") -> None:
+        self._entry = entry
+        self.name: str = entry.contents.name.decode()
+        self.tensor_count: int = entry.contents.tensor_count
+
+    def run(
+        self, arrays: list[NDArray[Any]], dtype: np.dtype[Any], sizes: list[int], threads: int = 1
+    ) -> None:
+        """Computes into the last of `arrays`, all of them C-contiguous.
+
+        `sizes` are the operator's own numbers (its README). ValueError for sizes it refuses,
+        ViolationError when the checked build finds that the kernel broke a rule.
+        """
+        error = _Error()
+        problem = _Problem(DTYPES.index(dtype), (ctypes.c_int64 * MAX_SIZES)(*sizes))
+        plan = _Plan()
+        code = self._entry.contents.plan(problem, plan, error)
+        if code:
+            _raise(code, error)
+        if plan.core_count == 0:
+            return
+        workspace = np.empty(plan.workspace_bytes, np.uint8)
+        tensors = (_Tensor * (len(arrays) + 1))(
+            *[_Tensor(array.ctypes.data, array.nbytes) for array in [*arrays, workspace]]
+        )
+        code = _dispatcher().ascend_run(self._entry, problem, plan, tensors, threads, error)
+        if code:
+            _raise(code, error)

@@ -1,0 +1,93 @@
+"""The self-test: each operator of this environment against its float64 reference."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.build_record import read_build_record
+from ascend_ops.spec import OperatorSpec, all_specs, max_error_ulps
+
+FrontEnd = Literal["auto", "numpy", "tensorflow"]
+# Long enough for several cores and a short last tile, short enough for a start-up check.
+LENGTH = 100003
+SEED = 42
+
+Compute = Callable[[OperatorSpec, tuple[NDArray[Any], ...]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """One operator in one type: errors in units in the last place of the type."""
+
+    operator: str
+    dtype: str
+    front_end: str
+    max_error_ulps: float
+    tolerance_ulps: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class SelftestReport:
+    """What `selftest` found; `outcome` is "pass" or "fail"."""
+
+    outcome: Literal["pass", "fail"]
+    variant: str
+    npu_arch: int
+    rows: tuple[AccuracyRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def _numpy_compute(spec: OperatorSpec, arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    from ascend_ops import numpy_ops
+
+    result: NDArray[Any] = getattr(numpy_ops, spec.name)(*arrays)
+    return result
+
+
+def _tensorflow_compute(spec: OperatorSpec, arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    from ascend_ops import tensorflow
+
+    result: NDArray[Any] = getattr(tensorflow, spec.name)(*arrays).numpy()
+    return result
+
+
+def _choose(front_end: FrontEnd) -> tuple[str, Compute]:
+    built = bool(read_build_record().tensorflow_version) and find_spec("tensorflow") is not None
+    if front_end == "tensorflow" or (front_end == "auto" and built):
+        return "tensorflow", _tensorflow_compute
+    return "numpy", _numpy_compute
+
+
+def measure(
+    spec: OperatorSpec, dtype: np.dtype[Any], front_end: str, compute: Compute
+) -> AccuracyRow:
+    """Runs one operator on its case of LENGTH elements and compares it with its reference."""
+    arrays = spec.inputs(LENGTH, dtype, np.random.default_rng(SEED))
+    exact = spec.reference(*[array.astype(np.float64) for array in arrays])
+    tolerance = spec.tolerances[dtype.name]
+    error = max_error_ulps(compute(spec, arrays), exact, tolerance)
+    return AccuracyRow(
+        spec.name, dtype.name, front_end, error, tolerance.ulps, error <= tolerance.ulps
+    )
+
+
+def selftest(front_end: FrontEnd = "auto") -> SelftestReport:
+    """Runs each operator in this environment against its reference.
+
+    `front_end` is "tensorflow", "numpy", or "auto": TensorFlow where it is installed and the
+    library was built for it. Raises AscendOpsError when a library is missing or does not fit.
+    """
+    name, compute = _choose(front_end)
+    rows = tuple(measure(spec, dtype, name, compute) for spec in all_specs() for dtype in DTYPES)
+    library = load_library()
+    outcome: Literal["pass", "fail"] = "pass" if all(row.passed for row in rows) else "fail"
+    return SelftestReport(outcome, library.variant, library.npu_arch, rows)

@@ -1,0 +1,84 @@
+"""The operators as TensorFlow ops, with gradients of any order.
+
+Importing this module loads the op library, so that a SavedModel that uses the ops can be loaded
+afterwards; nothing is loaded when the library was built for another TensorFlow.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from ascend_ops.build_record import (
+    PACKAGE_DIR,
+    REBUILD,
+    BuildRecord,
+    find_library,
+    read_build_record,
+)
+from ascend_ops.errors import BuildMismatchError
+
+_REGISTERED = "_ascend_ops_gradients"
+
+
+def check_build(record: BuildRecord, version: str, cxx11_abi: str) -> None:
+    """Raises BuildMismatchError unless the library was built for this TensorFlow and C++ ABI.
+
+    A library of another build crashes or fails with undefined symbols, so this comes before it
+    is opened.
+    """
+    if not record.tensorflow_version:
+        raise BuildMismatchError(
+            f"ascend_ops was built without TensorFlow; found TensorFlow {version}. "
+            f"Rebuild with: {REBUILD}"
+        )
+    if (record.tensorflow_version, record.tensorflow_cxx11_abi) != (version, cxx11_abi):
+        raise BuildMismatchError(
+            f"ascend_ops was built for TensorFlow {record.tensorflow_version} (CXX11 ABI "
+            f"{record.tensorflow_cxx11_abi}); found TensorFlow {version} (CXX11 ABI {cxx11_abi}). "
+            f"Rebuild with: {REBUILD}"
+        )
+
+
+def load_op_library(directory: Path = PACKAGE_DIR) -> Any:
+    """Loads libascend_tensorflow.so from `directory`; the module that TensorFlow makes of it."""
+    check_build(read_build_record(directory), tf.__version__, str(tf.sysconfig.CXX11_ABI_FLAG))
+    return tf.load_op_library(str(find_library("ascend_tensorflow", directory)))
+
+
+_ops = load_op_library()
+
+
+def _sigmoid_gradient(op: Any, grad: Any) -> Any:
+    return _ops.ascend_sigmoid_grad(op.outputs[0], grad)
+
+
+def _sigmoid_grad_gradient(op: Any, grad: Any) -> tuple[Any, Any]:
+    """Derivatives of y·(1 − y)·dy: (1 − 2y)·dy for y, and y·(1 − y) for dy."""
+    y, dy = op.inputs
+    return (1 - 2 * y) * dy * grad, _ops.ascend_sigmoid_grad(y, grad)
+
+
+def _register_gradients() -> None:
+    """Registers once a process: TensorFlow refuses a second registration, also after a reload."""
+    if not hasattr(_ops, _REGISTERED):
+        tf.RegisterGradient("AscendSigmoid")(_sigmoid_gradient)
+        tf.RegisterGradient("AscendSigmoidGrad")(_sigmoid_grad_gradient)
+        setattr(_ops, _REGISTERED, True)
+
+
+_register_gradients()
+
+
+def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
+    """1 / (1 + e^-x), elementwise, by the Ascend C kernel.
+
+    `x` is float32, half or bfloat16 of rank at most 8; the result has its shape and type.
+    InvalidArgumentError names the rank when it is higher. Differentiable to any order.
+    """
+    return _ops.ascend_sigmoid(x, name=name)
+
+
+def sigmoid_grad(y: Any, dy: Any, name: str | None = None) -> tf.Tensor:
+    """y · (1 − y) · dy, where `y` is the sigmoid's result; both of one shape and type."""
+    return _ops.ascend_sigmoid_grad(y, dy, name=name)

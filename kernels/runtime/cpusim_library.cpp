@@ -1,0 +1,22 @@
+// The table of operators of one build. A new operator is one row here.
+#include "ascend_abi.h"
+#include "cpusim/arch.h"
+
+namespace ascend_ops {
+
+extern const AscendOperator kSigmoid;
+extern const AscendOperator kSigmoidGrad;
+
+namespace {
+const AscendOperator* const kOperators[] = {&kSigmoid, &kSigmoidGrad};
+}
+
+}  // namespace ascend_ops
+
+extern "C" __attribute__((visibility("default"))) const AscendLibrary* ascend_variant() {
+    static const AscendLibrary library = {
+        ASCEND_ABI_VERSION, ASCEND_VARIANT, cpusim::kArch,
+        static_cast<int32_t>(sizeof ascend_ops::kOperators / sizeof ascend_ops::kOperators[0]),
+        ascend_ops::kOperators};
+    return &library;
+}

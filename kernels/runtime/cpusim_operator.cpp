@@ -1,0 +1,98 @@
+#include "cpusim_operator.h"
+
+#include <memory>
+#include <new>
+
+namespace ascend_ops {
+namespace {
+
+struct FreeAligned {
+    void operator()(uint8_t* memory) const { ::operator delete[](memory, std::align_val_t(4096)); }
+};
+
+// One Unified Buffer a host thread, kept for the thread's life: a core starts in no time.
+uint8_t* ThreadUnifiedBuffer() {
+    thread_local std::unique_ptr<uint8_t[], FreeAligned> buffer(
+        new (std::align_val_t(4096)) uint8_t[cpusim::kUnifiedBufferBytes]);
+    return buffer.get();
+}
+
+cpusim::Core& ThreadCore() {
+    thread_local cpusim::Core core;
+    return core;
+}
+
+// Makes a core the current one of this thread for the length of a kernel.
+class CoreScope {
+   public:
+    CoreScope(int64_t index, int64_t count) {
+        cpusim::Core& core = ThreadCore();
+        core.unified_buffer = ThreadUnifiedBuffer();
+        core.unified_buffer_used = 0;
+        core.index = index;
+        core.count = count;
+        core.atomic = cpusim::AtomicMode::kNone;
+        cpusim::t_core = &core;
+    }
+    ~CoreScope() { cpusim::t_core = nullptr; }
+    CoreScope(const CoreScope&) = delete;
+    CoreScope& operator=(const CoreScope&) = delete;
+};
+
+#if CPUSIM_CHECKED
+void StartChecker(const char* name, int64_t core, const AscendTensor* tensors, int32_t count) {
+    std::vector<std::pair<const uint8_t*, uint64_t>> global;
+    for (int32_t i = 0; i < count; ++i) {
+        global.emplace_back(static_cast<const uint8_t*>(tensors[i].data), tensors[i].bytes);
+    }
+    cpusim::ThisCore().checker.Start(name, core, cpusim::ThisCore().unified_buffer,
+                                     std::move(global));
+}
+#endif
+
+}  // namespace
+
+int PlanElementwise(TilingStatus status, const ElementwiseTiling& tiling, const char* name,
+                    AscendPlan* plan, AscendError* error) {
+    static_assert(sizeof(ElementwiseTiling) <= ASCEND_TILING_BYTES, "tiling fits the plan");
+    if (status == TilingStatus::kNegativeLength) {
+        std::snprintf(error->text, sizeof error->text, "%s: the length is negative", name);
+        return ASCEND_INVALID;
+    }
+    if (status == TilingStatus::kBufferTooSmall) {
+        std::snprintf(error->text, sizeof error->text,
+                      "%s: not one tile fits the Unified Buffer of %u bytes", name,
+                      cpusim::kUnifiedBufferBytes);
+        return ASCEND_INVALID;
+    }
+    plan->core_count = static_cast<int32_t>(tiling.core_count);
+    plan->workspace_bytes = 0;
+    std::memcpy(plan->tiling, &tiling, sizeof tiling);
+    return ASCEND_OK;
+}
+
+int RunCores(const char* name, KernelBody body, [[maybe_unused]] int32_t tensor_count,
+             const AscendPlan* plan, const AscendTensor* tensors, int32_t begin, int32_t end,
+             AscendError* error) {
+    uint8_t tiling[ASCEND_TILING_BYTES];
+    std::memcpy(tiling, plan->tiling, sizeof tiling);
+    for (int32_t index = begin; index < end; ++index) {
+        CoreScope scope(index, plan->core_count);
+#if CPUSIM_CHECKED
+        try {
+            StartChecker(name, index, tensors, tensor_count);
+            body(tensors, tiling);
+            cpusim::ThisCore().checker.Finish();
+        } catch (const cpusim::Violation& violation) {
+            return Fail(error, ASCEND_VIOLATION, violation.what());
+        }
+#else
+        (void)name;
+        (void)error;
+        body(tensors, tiling);
+#endif
+    }
+    return ASCEND_OK;
+}
+
+}  // namespace ascend_ops

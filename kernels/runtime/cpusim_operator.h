@@ -1,0 +1,40 @@
+// What an operator's cpusim file needs: the platform, and running a kernel core by core.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+
+#include "../common/elementwise_tiling.h"
+#include "ascend_abi.h"
+#include "cpusim/core.h"
+
+namespace ascend_ops {
+
+using KernelBody = void (*)(const AscendTensor* tensors, uint8_t* tiling);
+
+// The emulated SoC. Its tiles are small enough that the buffers of a core stay in the first-level
+// cache of a CPU, which has no Unified Buffer to fill; the checked build uses the hardware's size.
+inline Platform EmulatedPlatform() {
+    Platform platform;
+    platform.core_count = cpusim::kArch == 2201 ? 40 : 8;
+    platform.unified_buffer_bytes = cpusim::kUnifiedBufferBytes;
+    platform.tile_elements_max = cpusim::kChecked ? kTileElementsMax : 2048;
+    return platform;
+}
+
+inline int Fail(AscendError* error, int code, const char* text) {
+    std::snprintf(error->text, sizeof error->text, "%s", text);
+    return code;
+}
+
+inline uint32_t ElementBytes(int32_t dtype) { return dtype == ASCEND_FLOAT ? 4 : 2; }
+
+// Turns the tiling of an elementwise operator into a plan.
+int PlanElementwise(TilingStatus status, const ElementwiseTiling& tiling, const char* name,
+                    AscendPlan* plan, AscendError* error);
+
+// Runs `body` for the cores [begin, end), each with a fresh Unified Buffer.
+int RunCores(const char* name, KernelBody body, int32_t tensor_count, const AscendPlan* plan,
+             const AscendTensor* tensors, int32_t begin, int32_t end, AscendError* error);
+
+}  // namespace ascend_ops

@@ -1,0 +1,171 @@
+// AscendSigmoid and AscendSigmoidGrad for TensorFlow, on DEVICE_CPU.
+//
+// The kernel objects hold nothing: the plan and its tiling live on the stack of each call, so that
+// any number of steps may run the same node at once. The emulated cores are spread over the
+// worker threads that TensorFlow gives the device.
+#include <mutex>
+
+#include "ascend_abi.h"
+#include "status.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace ascend_ops {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// Also the limit of the NPU's tensor descriptors.
+constexpr int kMaxRank = 8;
+// Cycles an element, for TensorFlow's decision how many threads a call is worth.
+constexpr int64_t kCyclesAnElement = 8;
+
+Status CheckRank(const char* op, int rank) {
+    if (rank <= kMaxRank) return OkStatus();
+    return InvalidArgument(op, ": the input has rank ", rank, ", and at most ", kMaxRank,
+                           " is supported; reshape it first");
+}
+
+Status SigmoidShape(InferenceContext* context) {
+    const ShapeHandle x = context->input(0);
+    if (context->RankKnown(x)) {
+        const Status status = CheckRank("AscendSigmoid", context->Rank(x));
+        if (!status.ok()) return status;
+    }
+    context->set_output(0, x);
+    return OkStatus();
+}
+
+Status SigmoidGradShape(InferenceContext* context) {
+    ShapeHandle merged;
+    const Status same = context->Merge(context->input(0), context->input(1), &merged);
+    if (!same.ok()) return same;
+    if (context->RankKnown(merged)) {
+        const Status status = CheckRank("AscendSigmoidGrad", context->Rank(merged));
+        if (!status.ok()) return status;
+    }
+    context->set_output(0, merged);
+    return OkStatus();
+}
+
+REGISTER_OP("AscendSigmoid")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {float, half, bfloat16}")
+    .SetShapeFn(SigmoidShape)
+    .Doc("y = 1 / (1 + exp(-x)), elementwise. The rank of x is at most 8.");
+
+REGISTER_OP("AscendSigmoidGrad")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("dx: T")
+    .Attr("T: {float, half, bfloat16}")
+    .SetShapeFn(SigmoidGradShape)
+    .Doc("dx = y * (1 - y) * dy, where y is the sigmoid's result; y and dy have one shape.");
+
+int32_t AbiType(tensorflow::DataType type) {
+    switch (type) {
+        case tensorflow::DT_FLOAT: return ASCEND_FLOAT;
+        case tensorflow::DT_HALF: return ASCEND_HALF;
+        default: return ASCEND_BFLOAT16;
+    }
+}
+
+AscendTensor Operand(const Tensor& tensor) {
+    return {const_cast<char*>(tensor.tensor_data().data()), tensor.tensor_data().size()};
+}
+
+// Runs the plan's cores on the device's worker threads; the first failure is the call's.
+Status RunSharded(OpKernelContext* context, const AscendOperator* op, const AscendProblem& problem,
+                  const AscendPlan& plan, const AscendTensor* tensors) {
+    std::mutex mutex;
+    Status outcome = OkStatus();
+    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
+    const int64_t cycles = problem.sizes[0] / plan.core_count * kCyclesAnElement;
+    using Pool = tensorflow::thread::ThreadPool;
+    const Pool::SchedulingParams params(Pool::SchedulingStrategy::kAdaptive, cycles, {});
+    workers->workers->ParallelFor(plan.core_count, params, [&](int64_t begin, int64_t end) {
+        AscendError error;
+        const int code = op->run(&problem, &plan, tensors, static_cast<int32_t>(begin),
+                                 static_cast<int32_t>(end), &error);
+        if (code == ASCEND_OK) return;
+        const std::lock_guard<std::mutex> lock(mutex);
+        outcome = Internal(error.text);
+    });
+    return outcome;
+}
+
+Status RunElementwise(OpKernelContext* context, const AscendOperator* op, int32_t input_count) {
+    const Tensor& first = context->input(0);
+    AscendTensor tensors[ASCEND_MAX_TENSORS];
+    Tensor* output = nullptr;
+    const Status allocated = context->allocate_output(0, first.shape(), &output);
+    if (!allocated.ok()) return allocated;
+    for (int32_t i = 0; i < input_count; ++i) tensors[i] = Operand(context->input(i));
+    tensors[input_count] = Operand(*output);
+    AscendProblem problem = {AbiType(first.dtype()), {first.NumElements()}};
+    AscendPlan plan;
+    AscendError error;
+    if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
+    if (plan.core_count == 0) return OkStatus();
+    return RunSharded(context, op, problem, plan, tensors);
+}
+
+// Finds the operator once, when the graph is built: a missing library is an error there.
+const AscendOperator* FindOperator(OpKernelConstruction* context, const char* name) {
+    AscendError error;
+    const AscendOperator* op = ascend_operator(name, &error);
+    if (op == nullptr) context->CtxFailure(Internal(error.text));
+    return op;
+}
+
+class SigmoidOp : public OpKernel {
+   public:
+    explicit SigmoidOp(OpKernelConstruction* context)
+        : OpKernel(context), op_(FindOperator(context, "sigmoid")) {}
+    void Compute(OpKernelContext* context) override {
+        OP_REQUIRES_OK(context, CheckRank("AscendSigmoid", context->input(0).dims()));
+        OP_REQUIRES_OK(context, RunElementwise(context, op_, 1));
+    }
+
+   private:
+    const AscendOperator* const op_;
+};
+
+class SigmoidGradOp : public OpKernel {
+   public:
+    explicit SigmoidGradOp(OpKernelConstruction* context)
+        : OpKernel(context), op_(FindOperator(context, "sigmoid_grad")) {}
+    void Compute(OpKernelContext* context) override {
+        const Tensor& y = context->input(0);
+        const Tensor& dy = context->input(1);
+        OP_REQUIRES_OK(context, CheckRank("AscendSigmoidGrad", y.dims()));
+        OP_REQUIRES(context, y.shape() == dy.shape(),
+                    InvalidArgument("AscendSigmoidGrad: y has shape ", y.shape().DebugString(),
+                                    " and dy has shape ", dy.shape().DebugString(),
+                                    "; they must be the same"));
+        OP_REQUIRES_OK(context, RunElementwise(context, op_, 2));
+    }
+
+   private:
+    const AscendOperator* const op_;
+};
+
+#define ASCEND_REGISTER(op, kernel, type)                                              \
+    REGISTER_KERNEL_BUILDER(                                                           \
+        Name(op).Device(tensorflow::DEVICE_CPU).TypeConstraint<type>("T"), kernel)
+
+ASCEND_REGISTER("AscendSigmoid", SigmoidOp, float);
+ASCEND_REGISTER("AscendSigmoid", SigmoidOp, Eigen::half);
+ASCEND_REGISTER("AscendSigmoid", SigmoidOp, tensorflow::bfloat16);
+ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, float);
+ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, Eigen::half);
+ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, tensorflow::bfloat16);
+
+}  // namespace ascend_ops

@@ -1,0 +1,33 @@
+"""Shared by the operator tests: the variants that this machine can run, and quiet TensorFlow."""
+
+import os
+
+import pytest
+
+# Before anything imports TensorFlow: its start-up log would drown a failing test's output.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from ascend_ops.abi import load_library
+from ascend_ops.build_record import read_build_record
+
+# What the CPU must have for a build; x86-64 itself needs nothing.
+NEEDED_FLAGS = {
+    "x86-64-v3": {"avx2", "fma", "bmi1", "bmi2", "f16c"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+
+
+def runnable_variants() -> list[str]:
+    """The builds of the kernels that this CPU can run."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        words = set(file.read().split())
+    variants = read_build_record().variants
+    return [name for name in variants if NEEDED_FLAGS.get(name, set()) <= words]
+
+
+@pytest.fixture(params=runnable_variants())
+def variant(request: pytest.FixtureRequest) -> str:
+    """Each build in turn."""
+    name: str = request.param
+    assert load_library(name).variant == name
+    return name
