@@ -10,9 +10,9 @@ from typing import Any
 
 from opsctl.config import fields
 from opsctl.config.fields import KeyInfo
+from opsctl.config.nodes import ListNode, MapNode, Node, ScalarNode
 from opsctl.config.problems import Problems, nearest, shown
 from opsctl.config.relations import check_relations
-from opsctl.config.source import ListNode, MapNode, Node, ScalarNode
 
 _NO_LIMITS = KeyInfo(doc="")
 KNOWN_KEYS_MAX = 20

@@ -36,14 +36,17 @@ class Key:
 
     @property
     def name(self) -> str:
+        """Its last part."""
         return self.field.name
 
     @property
     def info(self) -> KeyInfo:
+        """Its meaning and limits."""
         return fields.info(self.field)
 
     @property
     def required(self) -> bool:
+        """Whether the file must set it."""
         return is_required(self.field)
 
     @property

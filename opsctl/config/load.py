@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsctl.config.convert import Converter
+from opsctl.config.nodes import MapNode
 from opsctl.config.overrides import check_overrides, effective_service
 from opsctl.config.problems import Problems, nearest, shown
 from opsctl.config.settings import Config, Project, Service
-from opsctl.config.source import MapNode, read
+from opsctl.config.source import read
 from opsctl.errors import ConfigError
 
 FILE_NAME = "opsctl.yaml"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsctl.config.convert import is_settings, options_of, types_of
+from opsctl.config.nodes import Entry, MapNode, Node
 from opsctl.config.problems import Problems, nearest, shown
 from opsctl.config.settings import SecretSource, Service
-from opsctl.config.source import Entry, MapNode, Node
 
 EVERY_SERVICE = "*"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from opsctl.config import placeholders
 from opsctl.config import settings as s
+from opsctl.config.nodes import MapNode
 from opsctl.config.problems import Problems, nearest, shown
-from opsctl.config.source import MapNode
 
 NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label that begins with a letter (RFC 1035), so that names can be those of objects."""

@@ -156,7 +156,7 @@ class Gate(Section):
     max_p99_ms: float | None = key(None, doc="Absolute limit on p99 (first deploy too).", low=0)
     max_error_rate: float = key(0.01, doc="Absolute limit on errors.", low=0, high=1)
     max_lag_percent: float = key(
-        10.0, doc="Client lag p99, percent of p50, above which nothing is decided.", low=0
+        10.0, doc="Client lag, percent of p50, above which a round is set aside.", low=0
     )
     on_inconclusive: str = key(
         "rollback", doc="When nothing could be decided.", choices=("rollback", "pause")

@@ -12,9 +12,9 @@ from typing import Any
 
 from opsctl.config.fields import Section
 from opsctl.config.load import Document, choose_environment, choose_service, load_document
+from opsctl.config.nodes import MapNode, Node
 from opsctl.config.overrides import effective_service
 from opsctl.config.settings import Service
-from opsctl.config.source import MapNode, Node
 from opsctl.config.yaml_text import flow, indented, plain, under
 from opsctl.model import Json
 
@@ -46,6 +46,7 @@ class Shown:
 
     @property
     def service(self) -> Service:
+        """The service with the overrides applied."""
         return self.document.services[self.environment, self.service_name]
 
     def to_dict(self) -> Json:

@@ -125,6 +125,7 @@ class Handler(BaseHTTPRequestHandler):
                     self.service.in_flight -= 1
 
     def parse_request(self) -> bool:
+        """A request line has arrived: it is in flight from here on."""
         with self.service.lock:
             self.service.in_flight += 1
         self.counted = True
@@ -157,12 +158,14 @@ class ServiceHandler(Handler):
     """Routes of the service port."""
 
     def do_GET(self) -> None:
+        """State of the model."""
         if self.path == f"/v1/models/{self.service.name}":
             self.answer(*self.service.status())
         else:
             self.answer(404, {"error": f"there is no {self.path}"})
 
     def do_POST(self) -> None:
+        """Predictions."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             self.refuse(411, "Content-Length is needed")
@@ -180,6 +183,7 @@ class HealthHandler(Handler):
     """Routes of the health port."""
 
     def do_GET(self) -> None:
+        """Health and metrics."""
         if self.path == "/health/live":
             self.answer(200, {"status": "ok"})
         elif self.path == "/health/ready":
