@@ -28,6 +28,30 @@ BIAS = 0.125
 WORK_MS = 2.0
 """A prediction's time; the slower candidates add a share of it."""
 
+BENCH = {
+    "path": PREDICT,
+    "requests_file": "instances.jsonl",
+    "batch_sizes": [1],
+    "rate_per_s": 100,
+    "warmup_s": 0.2,
+    "warmup_requests": 20,
+    "warmup_max_s": 2,
+    "connections": 4,
+}
+GATE = {
+    "budget_s": 5,
+    "min_pairs": 60,
+    "alpha": 0.05,
+    "beta": 0.05,
+    "tolerated_p50_percent": 30,
+    "refused_p50_percent": 70,
+    "metrics": ["p50", "errors"],
+    "refused_error_rate": 0.1,
+    "max_lag_percent": 1000,
+    "confirm": False,
+}
+"""One batch size and wide margins: a few seconds, also on a machine that is busy."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -192,9 +216,9 @@ def _merged(base: Any, changes: Mapping[str, Any]) -> Any:
 
 def _service(project: LightProject, env: Mapping[str, str], model_path: str) -> dict[str, Any]:
     options = project.options
-    right = sample(0)
     # A range of its own for each project, so that neighbours seldom try the same port.
     first_port = 20000 + (project.port % 90) * 100
+    stages = {"stages": [{"weight": 20, "hold_s": 0.5}]} if options.strategy == "canary" else {}
     return {
         "app": {
             "directory": "app",
@@ -210,49 +234,12 @@ def _service(project: LightProject, env: Mapping[str, str], model_path: str) -> 
         "replicas": options.replicas,
         "resources": {"memory_mb": 200},
         "health": {"interval_s": 0.05, "timeout_s": 1.0, "tries": 60, "streak": 3},
-        "smoke": [
-            {"name": "model is there", "path": "/v1/models/light"},
-            {
-                "name": "predicts right values",
-                "method": "POST",
-                "path": PREDICT,
-                "body": right["body"],
-                "json": [
-                    {
-                        "path": "predictions",
-                        "equals": right["predictions"],
-                        "tolerance": 1e-6,
-                        "shape": [len(right["predictions"]), 1],
-                    }
-                ],
-            },
-        ],
-        "bench": {
-            "path": PREDICT,
-            "requests_file": "instances.jsonl",
-            "batch_sizes": [1],
-            "rate_per_s": 100,
-            "warmup_s": 0.2,
-            "warmup_requests": 20,
-            "warmup_max_s": 2,
-            "connections": 4,
-        },
-        "gate": {
-            "enabled": options.gate,
-            "budget_s": 5,
-            "min_pairs": 60,
-            "alpha": 0.05,
-            "beta": 0.05,
-            "tolerated_p50_percent": 30,
-            "refused_p50_percent": 70,
-            "metrics": ["p50", "errors"],
-            "refused_error_rate": 0.1,
-            "max_lag_percent": 1000,
-            "confirm": False,
-        },
+        "smoke": _smoke(),
+        "bench": BENCH,
+        "gate": {**GATE, "enabled": options.gate},
         "strategy": {
             "type": options.strategy,
-            **({"stages": [{"weight": 20, "hold_s": 0.5}]} if options.strategy == "canary" else {}),
+            **stages,
             "promote_hold_s": 0.3,
             "drain_timeout_s": 3,
             "rollback_window_s": 600,
@@ -260,3 +247,23 @@ def _service(project: LightProject, env: Mapping[str, str], model_path: str) -> 
         },
         "local": {"port": project.port, "replica_ports": [first_port, first_port + 99]},
     }
+
+
+def _smoke() -> list[dict[str, Any]]:
+    right = sample(0)
+    values = {
+        "path": "predictions",
+        "equals": right["predictions"],
+        "tolerance": 1e-6,
+        "shape": [len(right["predictions"]), 1],
+    }
+    return [
+        {"name": "model is there", "path": "/v1/models/light"},
+        {
+            "name": "predicts right values",
+            "method": "POST",
+            "path": PREDICT,
+            "body": right["body"],
+            "json": [values],
+        },
+    ]

@@ -1,0 +1,178 @@
+"""scripts/campaign: choose the campaign, skip the runs that are done, sum up."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "build" / "campaigns"
+Record = dict[str, Any]
+
+
+def names() -> list[str]:
+    """Names of the campaigns there are."""
+    return sorted(
+        path.stem
+        for path in Path(__file__).parent.glob("*.py")
+        if not path.stem.startswith("_") and "RUNS = " in path.read_text()
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse(argv)
+    if options.list:
+        print("\n".join(names()))
+        return 0
+    campaign = importlib.import_module(f"scripts.campaigns.{options.name}")
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    runs = options.runs or campaign.RUNS
+    out = Path(options.out) if options.out else OUT / f"{options.name}-{seed}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    tell(f"campaign {options.name}: {runs} runs, seed {seed}, records in {out}")
+    done = read(out, options.name, seed)
+    missing = [index for index in range(runs) if index not in done]
+    signal.signal(signal.SIGTERM, stop)
+    whole: Record = {}
+    interrupted = False
+    keep = Keeper(out, options.name, seed, runs, done)
+    try:
+        whole = run(campaign, seed, missing, keep)
+    except KeyboardInterrupt:
+        interrupted = True
+        tell(f"interrupted; go on with: scripts/campaign {options.name} --seed {seed}")
+    summary = sum_up(campaign, [done[index] for index in sorted(done) if index < runs], runs)
+    summary = {"campaign": options.name, "seed": seed, **summary, **whole}
+    summary["ok"] = summary["ok"] and whole.get("ok", True) and not interrupted
+    print(json.dumps(summary, indent=2))
+    return 0 if summary["ok"] else 1
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="scripts/campaign")
+    parser.add_argument("name", nargs="?", choices=names(), help="which campaign")
+    parser.add_argument("--list", action="store_true", help="name all campaigns")
+    parser.add_argument("--seed", type=int, help="default: a new one, printed")
+    parser.add_argument("--runs", type=int, help="default: the campaign's own number")
+    parser.add_argument("--out", help="file of JSON lines, one a run")
+    options = parser.parse_args(argv)
+    if not options.name and not options.list:
+        parser.error("say which campaign, or --list")
+    return options
+
+
+class Keeper:
+    """Writes each record as soon as it is there."""
+
+    def __init__(self, out: Path, name: str, seed: int, runs: int, done: dict[int, Record]) -> None:
+        self.out = out
+        self.head = {"campaign": name, "seed": seed}
+        self.runs = runs
+        self.done = done
+
+    def __call__(self, record: Record) -> None:
+        record = {**self.head, **record}
+        with self.out.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        self.done[record["index"]] = record
+        mark = "ok" if record["ok"] else f"NOT OK: {record.get('why', '')}"
+        name = record.get("kind", "")
+        tell(f"[{record['index'] + 1}/{self.runs}] {name} {record.get('seconds', 0):.1f} s {mark}")
+
+
+def run(campaign: ModuleType, seed: int, missing: Sequence[int], keep: Keeper) -> Record:
+    """Make the runs that are missing; what a chained campaign says of the whole."""
+    if not missing:
+        return {}
+    if hasattr(campaign, "run_all"):
+        with Workdir() as workdir:
+            whole: Record = campaign.run_all(seed, missing, workdir.path, keep)
+            workdir.keep = not whole.get("ok", True)
+        return whole
+    for index in missing:
+        keep(run_once(campaign, seed, index))
+    return {}
+
+
+def run_once(campaign: ModuleType, seed: int, index: int) -> Record:
+    """One run in a folder of its own, which stays when the run is not ok."""
+    started = time.monotonic()
+    with Workdir() as workdir:
+        try:
+            record: Record = campaign.run_one(seed, index, workdir.path)
+        except Exception as error:  # noqa: BLE001  a run that breaks is a record like any other
+            where = traceback.format_exc(limit=-3)
+            record = {"ok": False, "why": f"{type(error).__name__}: {error}", "where": where}
+        record.setdefault("seconds", round(time.monotonic() - started, 3))
+        if not record["ok"]:
+            workdir.keep = True
+            record["workdir"] = str(workdir.path)
+    return {"index": index, **record}
+
+
+class Workdir:
+    """A temporary folder below build/, removed at the end unless somebody wants to look at it."""
+
+    keep = False
+
+    def __enter__(self) -> Workdir:
+        OUT.mkdir(parents=True, exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(prefix="work-", dir=OUT))
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if not self.keep and error is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def read(out: Path, name: str, seed: int) -> dict[int, Record]:
+    """Records of this campaign and seed that are in the file, by index."""
+    done: dict[int, Record] = {}
+    for line in out.read_text().splitlines() if out.exists() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # torn by an interruption: that run is made again
+        if (record.get("campaign"), record.get("seed")) == (name, seed):
+            done[record["index"]] = record
+    return done
+
+
+def sum_up(campaign: ModuleType, records: Sequence[Record], runs: int) -> Record:
+    """The figures of the whole."""
+    failed = [record["index"] for record in records if not record["ok"]]
+    summarise: Callable[[Sequence[Record]], Record] = getattr(campaign, "summarise", lambda _: {})
+    return {
+        "runs": len(records),
+        "wanted": runs,
+        "failed": failed,
+        **(summarise(records) if records else {}),
+        "ok": not failed and len(records) == runs,
+    }
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a campaign as Ctrl-C does, so that what it started is taken down."""
+    raise KeyboardInterrupt
+
+
+def tell(text: str) -> None:
+    """Progress, for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
