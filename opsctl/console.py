@@ -12,10 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from opsctl.errors import OpsctlError
 from opsctl.model import Json
+
+if TYPE_CHECKING:
+    from opsctl.redact import Redactor
 
 Format = Literal["text", "json", "ndjson"]
 
@@ -32,7 +35,7 @@ class Console:
         self.output = output
         self.out = out or sys.stdout
         self.err = err or sys.stderr
-        self.redact: Any = None
+        self.redact: Redactor | None = None
         self.github = os.environ.get("GITHUB_ACTIONS") == "true"
         self._live: _LiveLine | None = None
 
@@ -42,7 +45,7 @@ class Console:
 
     def event(self, kind: str, text: str = "", **fields: Any) -> None:
         """Something happened: `text` for people, `fields` for programs."""
-        text = self._clean(text)
+        text = self.clean(text)
         if self.output == "ndjson":
             self._json({"event": kind, "time": time.time(), "text": text, **fields})
         elif text:
@@ -50,7 +53,7 @@ class Console:
 
     def step(self, title: str, position: str, expected_s: float | None) -> None:
         """A step begins; on a terminal a live line shows elapsed and expected time."""
-        title = self._clean(title)
+        title = self.clean(title)
         self.event("step_began", "" if self._is_live else f"{position} {title}", title=title)
         if self._is_live:
             self._live = _LiveLine(self.err, f"{position} {title}", expected_s)
@@ -58,15 +61,15 @@ class Console:
     def step_done(self, title: str, position: str, elapsed_s: float, note: str = "") -> None:
         """The step ended; `note` says how when it isn't simply good."""
         self._stop_live()
-        mark = f"{position} {self._clean(title)}: {note or 'ok'} ({elapsed_s:.1f} s)"
+        mark = f"{position} {self.clean(title)}: {note or 'ok'} ({elapsed_s:.1f} s)"
         self.event("step_ended", mark, title=title, elapsed_s=round(elapsed_s, 3), note=note)
 
     def line(self, text: str) -> None:
         """One line of data (a log line)."""
         if self.output == "ndjson":
-            self._json({"event": "line", "text": self._clean(text)})
+            self._json({"event": "line", "text": self.clean(text)})
         else:
-            print(self._clean(text), file=self.out, flush=True)
+            print(self.clean(text), file=self.out, flush=True)
 
     def warn(self, text: str) -> None:
         """A warning."""
@@ -78,13 +81,13 @@ class Console:
         self._stop_live()
         self._annotate("error", str(error))
         if self.output != "ndjson":
-            self._line(f"error: {self._clean(str(error))}")
+            self._line(f"error: {self.clean(str(error))}")
 
     def result(self, data: Mapping[str, Any], text: str) -> None:
         """The outcome: `text` on stdout for people, the object for programs."""
         self._stop_live()
         if self.output == "text":
-            print(self._clean(text), file=self.out, flush=True)
+            print(self.clean(text), file=self.out, flush=True)
         elif self.output == "json":
             self._json(data, indent=2)
         else:
@@ -106,15 +109,16 @@ class Console:
 
     def _annotate(self, level: str, text: str) -> None:
         if self.github:
-            safe = self._clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            safe = self.clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
             print(f"::{level} title=opsctl::{safe}", file=self.err, flush=True)
 
     def _json(self, data: Mapping[str, Any], indent: int | None = None) -> None:
-        clean: Json = self.redact.clean(dict(data)) if self.redact else dict(data)
+        clean: Json = self.redact.json(dict(data)) if self.redact else dict(data)
         print(json.dumps(clean, indent=indent, default=str), file=self.out, flush=True)
 
-    def _clean(self, text: str) -> str:
-        return str(self.redact.text(text)) if self.redact else text
+    def clean(self, text: str) -> str:
+        """`text` without secrets."""
+        return self.redact.text(text) if self.redact else text
 
 
 class _LiveLine:

@@ -13,11 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opsctl.config.settings import Project
-from opsctl.console import Console
 from opsctl.errors import (
     CandidateFailed,
-    HookFailed,
     Interrupted,
     OpsctlError,
     RequestArrived,
@@ -25,13 +22,13 @@ from opsctl.errors import (
     TimedOut,
     WaitingForPerson,
 )
-from opsctl.hooks import run_hooks
+from opsctl.hooks import HookContext, HookSettings, When, run_hooks
 from opsctl.inbox import Inbox
 from opsctl.journal import Journal, Record
 from opsctl.model import DesiredState, Json, Stamp
 from opsctl.plan import Step
 from opsctl.rollout import CLOSE, Progress, final_serving, fold, next_step, outcome
-from opsctl.steps import Scene, Turn, act, best_effort, without_trial
+from opsctl.steps import Scene, Turn, act, best_effort, put_in_force, without_trial
 
 GATE_EXTRA_S = 120.0
 """What a gate may take beyond its measuring budget: warm-up, starts, confirmation."""
@@ -111,8 +108,7 @@ def take(rollout: Rollout, step: Step, progress: Progress) -> None:
 def close(rollout: Rollout, progress: Progress) -> None:
     """Write how it ended."""
     ended = outcome(progress)
-    with contextlib.suppress(HookFailed):  # run_hooks has told; too late to stop anything
-        hooks(rollout, "after", "deploy", progress, ended["outcome"])
+    ran = hooks(rollout, "after", "deploy", progress, ended["outcome"])
     front = front_counters(rollout.scene)
     rollout.journal.append(
         "closed",
@@ -120,6 +116,7 @@ def close(rollout: Rollout, progress: Progress) -> None:
             **ended,
             "serving_release": final_serving(progress),
             "front": front,
+            "hooks": ran,
             "journal_ms": round(rollout.journal.cost_s * 1000, 2),
         },
     )
@@ -143,29 +140,29 @@ def front_counters(scene: Scene) -> Json:
     return {"requests": observed.front_requests, "errors": observed.front_errors}
 
 
-def hooks(rollout: Rollout, when: str, kind: str, progress: Progress, ended: str = "") -> None:
-    """Run the project's commands around a step."""
+def hooks(
+    rollout: Rollout, when: When, kind: str, progress: Progress, ended: str = ""
+) -> list[Json]:
+    """Run the project's commands around a step; what they did, for the journal."""
     scene = rollout.scene
     project = scene.project
-    context = {
-        "SERVICE": project.service_name,
-        "ENVIRONMENT": project.environment,
-        "ROLLOUT": str(progress.rollout),
-        "STEP": kind,
-        "RELEASE": progress.candidate,
-        "BASE": progress.base or "",
-        "OUTCOME": ended,
-        "ACTOR": scene.actor,
-    }
-    run_hooks(
-        project.service.hooks,
-        when,
-        kind,
-        context,
-        cwd=project.root,
-        interrupt=scene.attendance.interrupt,
-        tell=scene.console.tell,
+    context = HookContext(
+        service=project.service_name,
+        environment=project.environment,
+        rollout=progress.rollout,
+        step=kind,
+        release=progress.candidate,
+        base=progress.base,
+        outcome=ended,
+        actor=scene.actor,
     )
+    attendance, console = scene.attendance, scene.console
+    settings = HookSettings(project.root, attendance.interrupt, console.tell, console.clean)
+    results = run_hooks(project.service.hooks, when, context, settings)
+    for result in results:
+        if result.warning:
+            console.warn(f"hook {when} {kind}: {result.warning}")
+    return [result.to_dict() for result in results]
 
 
 def _take_with_hooks(rollout: Rollout, turn: Turn) -> dict[str, Any]:
@@ -175,12 +172,11 @@ def _take_with_hooks(rollout: Rollout, turn: Turn) -> dict[str, Any]:
     rollout.scene.attendance.limit_step(None if undoing else _limit_s(rollout, turn.step))
     if rollout.journal.low_space and not undoing:
         raise CandidateFailed("the disk is full", why="the journal needed its reserve")
-    if first:
-        hooks(rollout, "before", "deploy", turn.progress)
-    hooks(rollout, "before", kind, turn.progress)
-    result = act(rollout.scene, turn)
-    hooks(rollout, "after", kind, turn.progress)
-    return dict(result)
+    ran = hooks(rollout, "before", "deploy", turn.progress) if first else []
+    ran += hooks(rollout, "before", kind, turn.progress)
+    result = dict(act(rollout.scene, turn))
+    ran += hooks(rollout, "after", kind, turn.progress)
+    return {**result, "hooks": ran} if ran else result
 
 
 def _limit_s(rollout: Rollout, step: Step) -> float:
@@ -208,8 +204,6 @@ def _wait_for_person(rollout: Rollout, turn: Turn, error: WaitingForPerson) -> N
     if progress.touched:
         stamp = Stamp(record.epoch, record.seq, record.hash)
         state = progress.current.without_baselines()
-        from opsctl.steps import put_in_force
-
         waiting = Turn(turn.step, progress, stamp)
         put_in_force(rollout.scene, waiting, state, unattended=True)
 

@@ -27,7 +27,8 @@ from opsctl.model import DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.releases import ReleaseStore
 from opsctl.rollout import Progress, ReleaseMarks, fold, release_marks
-from opsctl.steps import Scene
+from opsctl.secrets import SecretStore
+from opsctl.steps import Scene, hide
 from opsctl.targets.target import Target
 
 GUARD_WAIT_S = 8.0
@@ -126,6 +127,8 @@ class Session:
         """Begin a rollout: from this record on, whoever comes after can carry it on."""
         journal = self.read.journal
         number = journal.last().number + 1
+        if op == "deploy":
+            self.read.store.reserve(candidate)
         write_bundle(self.project, number)
         journal.append(
             "opened",
@@ -161,13 +164,14 @@ class Session:
         except OpsctlError as error:
             tell_waiting(rollout, error)
             raise
-        finish(rollout, progress)
+        finish(self, rollout, progress)
         return progress
 
     def _rollout(self) -> deploy.Rollout:
         segment = self.read.journal.last()
         project = bundled_project(self.project, segment.number)
-        folder = project.service_dir / "reports" / f"{segment.number:04d}"
+        folder = report_folder(project, segment.number)
+        self._hide_secrets(fold(segment.records))
         scene = Scene(
             project,
             self.read.target,
@@ -179,6 +183,14 @@ class Session:
             folder,
         )
         return deploy.Rollout(scene, self.read.journal, self.read.inbox, self._expected())
+
+    def _hide_secrets(self, progress: Progress) -> None:
+        secrets = SecretStore(self.project.service_dir)
+        values: dict[str, str] = {}
+        for release in (progress.base, progress.candidate):
+            for name, value in secrets.load(release).items() if release else ():
+                values[f"{release} {name}"] = value
+        hide(self.console, values)
 
     def _expected(self) -> Mapping[str, float]:
         for number in reversed(self.read.journal.numbers()[:-1]):
@@ -281,6 +293,11 @@ def _after_guard(session: Session) -> Observed | None:
 
 def _split(observed: Observed) -> bool:
     return sum(1 for share in observed.desired.shares if share.weight) > 1
+
+
+def report_folder(project: Project, number: int) -> Path:
+    """Where a rollout's gate and log files lie; its report is the file of the same name."""
+    return project.service_dir / "reports" / f"{number:04d}"
 
 
 def write_bundle(project: Project, number: int) -> None:

@@ -7,14 +7,16 @@ desired state in force and then looks at what is there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsctl.attendance import Attendance
-from opsctl.checks.health import wait_until_healthy
-from opsctl.checks.live import watch_live
+from opsctl.checks.front_door import prove_serving, safe_request
+from opsctl.checks.health import HealthGoal, wait_until_healthy
+from opsctl.checks.live import Trial, watch_live
 from opsctl.checks.preflight import preflight as run_preflight
+from opsctl.checks.preflight import refuse_on
 from opsctl.checks.smoke import run_smoke
 from opsctl.clock import Clock
 from opsctl.config.settings import Project
@@ -24,21 +26,26 @@ from opsctl.errors import (
     GateFailed,
     GateUndecided,
     HealthFailed,
-    PreflightRefused,
     RollbackFailed,
     WaitingForPerson,
 )
 from opsctl.model import DesiredState, Guard, Json, LiveLimits, Observed, Role, Stamp
 from opsctl.plan import Step
+from opsctl.redact import Redactor
 from opsctl.releases import ReleaseStore
 from opsctl.rollout import Progress, safe_state, warm_share
+from opsctl.secrets import SecretStore, resolve_secrets
 from opsctl.targets.target import Target
+from opsctl.wait import Wait
 
 POLL_S = 0.02
 """How often a wait looks at the target; a switch must not wait for the look."""
 
 SETTLE_MARGIN_S = 15.0
 """What stopping and draining may take beyond the limits that opsctl.yaml sets."""
+
+PROOF_LIMIT_S = 30.0
+"""How long the front door may take until only the old release answers."""
 
 LOG_LINES = 200
 """Log lines of a failed candidate that a report keeps."""
@@ -56,7 +63,11 @@ class Scene:
     clock: Clock
     actor: str
     artifacts: Path
-    """Folder of this rollout's gate, smoke and log files."""
+    """Folder of this rollout's gate and log files."""
+
+    @property
+    def wait(self) -> Wait:
+        return Wait(self.clock, self.console.tell, self.attendance.interrupt)
 
 
 @dataclass(frozen=True)
@@ -128,11 +139,7 @@ def _preflight(scene: Scene, turn: Turn) -> Json:
     for finding in findings:
         if finding.status == "warn":
             scene.console.warn(finding.what)
-    bad = [f for f in findings if f.status == "fail"]
-    if bad:
-        raise PreflightRefused(
-            "; ".join(f.what for f in bad), next_step=" ".join(f.next_step for f in bad)
-        )
+    refuse_on(findings)
     return {"findings": [finding.to_dict() for finding in findings]}
 
 
@@ -141,6 +148,11 @@ def _replicas(state: DesiredState) -> int:
 
 
 def _build(scene: Scene, turn: Turn) -> Json:
+    values = resolve_secrets(
+        scene.project.service.app.secrets, scene.project.root, scene.attendance.interrupt
+    )
+    hide(scene.console, values)
+    SecretStore(scene.project.service_dir).save(turn.candidate, values)
     names = {release.name for release in scene.store.list()}
     if turn.candidate in names:
         return {"release": turn.candidate, "digest": scene.store.get(turn.candidate).digest}
@@ -154,37 +166,38 @@ def _build(scene: Scene, turn: Turn) -> Json:
     return {"release": release.name, "digest": release.digest}
 
 
+def hide(console: Console, secrets: Mapping[str, str]) -> None:
+    """From now on no output shows any of `secrets`."""
+    redactor = Redactor(secrets)
+    console.redact = redactor
+    for warning in redactor.warnings:
+        console.warn(warning)
+
+
 def _start(scene: Scene, turn: Turn) -> Json:
     state = _ordered(turn)
     put_in_force(scene, turn, state)
-    report = _healthy(scene, turn, turn.candidate, turn.step.params["replicas"])
+    report = _healthy(scene, turn.candidate, turn.step.params["replicas"])
     return {"health": report}
 
 
-def _healthy(scene: Scene, turn: Turn, release: str, replicas: int, role: Role = "serving") -> Json:
-    report = wait_until_healthy(
-        scene.target,
-        release,
-        replicas=replicas,
-        health=scene.project.service.health,
-        role=role,
-        clock=scene.clock,
-        tell=scene.console.tell,
-        interrupt=scene.attendance.interrupt,
-    )
-    return report.to_dict()
+def _healthy(
+    scene: Scene, release: str, replicas: int, role: Role = "serving", *, forgiving: bool = False
+) -> Json:
+    health = scene.project.service.health
+    goal = HealthGoal(release, replicas, health, role, forgiving)
+    return wait_until_healthy(scene.target, goal, scene.wait).to_dict()
 
 
 def _smoke(scene: Scene, turn: Turn) -> Json:
     put_in_force(scene, turn, _ordered(turn))
-    _healthy(scene, turn, turn.candidate, _count(turn))
+    _healthy(scene, turn.candidate, _count(turn))
     results = run_smoke(
         scene.target,
         scene.store.get(turn.candidate),
         scene.project.service.smoke,
         scene.project.root,
-        clock=scene.clock,
-        interrupt=scene.attendance.interrupt,
+        scene.attendance.interrupt,
     )
     return {"smoke": [result.to_dict() for result in results]}
 
@@ -209,14 +222,14 @@ def _gate(scene: Scene, turn: Turn) -> Json:
 
 def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     """One benchmark of the candidate, against a fresh copy of the base when there is one."""
-    from opsctl.bench.run import GateRequest, run_gate
+    from opsctl.bench import GateRequest, run_gate
 
     service = scene.project.service
     base = turn.step.params["baseline"]
     put_in_force(scene, turn, _ordered(turn))
-    _healthy(scene, turn, turn.candidate, _count(turn))
+    _healthy(scene, turn.candidate, _count(turn))
     if base:
-        _healthy(scene, turn, base, 1, role="baseline")
+        _healthy(scene, base, 1, role="baseline")
     observed = scene.target.observe()
     candidate = scene.target.endpoints(turn.candidate)[0]
     baseline = scene.target.endpoints(base, "baseline")[0] if base else None
@@ -231,11 +244,12 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
         client_cpus=_client_cpus(turn),
         baseline_pid=observed.of(base, "baseline")[0].pid if base else 0,
         candidate_pid=observed.of(turn.candidate)[0].pid,
+        progress_path=scene.artifacts / f"gate-{attempt}.partial.jsonl",
     )
+    scene.artifacts.mkdir(parents=True, exist_ok=True)
     report: Json = run_gate(
         request, tell=scene.console.tell, interrupt=scene.attendance.interrupt
     ).to_dict()
-    scene.artifacts.mkdir(parents=True, exist_ok=True)
     (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
     return report
 
@@ -273,18 +287,14 @@ def _judge(scene: Scene, report: Json) -> Json:
 def _shift(scene: Scene, turn: Turn) -> Json:
     put_in_force(scene, turn, _ordered(turn))
     settle(scene, serving=turn.candidate)
-    live = watch_live(
-        scene.target,
+    strategy = scene.project.service.strategy
+    trial = Trial(
         turn.candidate,
-        limits=LiveLimits(
-            scene.project.service.strategy.max_error_rate,
-            scene.project.service.strategy.min_requests,
-        ),
-        hold_s=turn.step.params["hold_s"],
-        clock=scene.clock,
-        tell=scene.console.tell,
-        interrupt=scene.attendance.interrupt,
+        LiveLimits(strategy.max_error_rate, strategy.min_requests),
+        turn.step.params["hold_s"],
+        safe_request(scene.project.service, scene.project.root),
     )
+    live = watch_live(scene.target, trial, scene.wait)
     return {"live": live.to_dict()}
 
 
@@ -345,24 +355,24 @@ def _prove(scene: Scene, turn: Turn) -> Json:
     share = _ordered(turn).share(base)
     put_in_force(scene, turn, _ordered(turn))
     try:
-        health = _healthy(scene, turn, base, share.replicas if share else 1)
+        health = _healthy(scene, base, share.replicas if share else 1, forgiving=True)
+        request = safe_request(scene.project.service, scene.project.root)
+        probes = prove_serving(scene.target, base, request, scene.wait, PROOF_LIMIT_S)
     except HealthFailed as error:
         raise RollbackFailed(
             f"{base} could not be proved healthy",
             why=str(error),
             next_step="Page someone. Then: opsctl health, opsctl logs, opsctl rollback RELEASE",
         ) from error
-    observed = scene.target.observe()
-    if not observed.balancer_up:
-        raise RollbackFailed("the load balancer is down", next_step="See: opsctl health")
-    return {"health": health}
+    return {"health": health, "probes": probes.to_dict()}
 
 
 def _collect(scene: Scene, turn: Turn) -> Json:
     """Save what the candidate said before it is removed."""
     scene.artifacts.mkdir(parents=True, exist_ok=True)
-    logs = list(scene.target.logs(turn.candidate, lines=LOG_LINES))
-    events = list(scene.target.events(turn.candidate))
+    clean = scene.console.clean
+    logs = [clean(line) for line in scene.target.logs(turn.candidate, lines=LOG_LINES)]
+    events = [clean(line) for line in scene.target.events(turn.candidate)]
     (scene.artifacts / f"{turn.candidate}.log").write_text("\n".join(logs))
     (scene.artifacts / f"{turn.candidate}.events").write_text("\n".join(events))
     return {"log_lines": logs[-20:], "events": events[-20:]}

@@ -135,7 +135,7 @@ def releases(project: Project) -> Outcome:
     look = reader(project)
     marks = look.marks()
     serving = look.last_state().serving_release
-    rows = []
+    rows: list[Json] = []
     for release in look.store.list():
         mark = "serving" if release.name == serving else ""
         if release.name in marks.rejected:
@@ -206,10 +206,9 @@ def smoke(project: Project, name: str | None) -> Outcome:
         look.store.get(chosen),
         project.service.smoke,
         project.root,
-        clock=look.clock,
-        interrupt=lambda: None,
+        lambda: None,
     )
-    lines = [f"ok      {result.name} ({result.replica})" for result in results]
+    lines = [f"ok      {result.test} ({result.replica})" for result in results]
     rows = [result.to_dict() for result in results]
     return simple("passed", "\n".join(lines) or "no smoke tests", results=rows, release=chosen)
 

@@ -13,7 +13,16 @@ from opsctl.lock import current_holder
 from opsctl.model import DesiredState, Guard, Share
 from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback, plan_state
 from opsctl.rollout import Progress, rollback_target
-from opsctl.session import Options, Reader, Session, actor_name, in_charge, reader
+from opsctl.secrets import SecretStore, resolve_secrets
+from opsctl.session import (
+    Options,
+    Reader,
+    Session,
+    actor_name,
+    in_charge,
+    reader,
+    report_folder,
+)
 
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
@@ -48,12 +57,21 @@ def _deploy_anew(session: Session, digest: str) -> Outcome:
     state = look.last_state().without_baselines()
     serving = state.serving_release
     share = state.share(serving) if serving else None
-    if serving and share and look.store.get(serving).digest == digest:
+    if serving and share and is_same(session, serving, digest):
         return _same_content(session, state, share)
     candidate = look.store.next_name()
     request = _plan_request(project, candidate, serving, state)
     session.open("deploy", candidate, serving, plan_deploy(request), content=digest)
     return _finish(session)
+
+
+def is_same(session: Session, serving: str, digest: str) -> bool:
+    """Whether `serving` is what would be deployed: content and the values of its secrets."""
+    project = session.project
+    if session.read.store.get(serving).digest != digest:
+        return False
+    values = resolve_secrets(project.service.app.secrets, project.root)
+    return not SecretStore(project.service_dir).changed(serving, values)
 
 
 def _same_content(session: Session, state: DesiredState, share: Share) -> Outcome:
@@ -104,7 +122,7 @@ def bench_cpus() -> tuple[int, ...]:
 
 def _finish(session: Session) -> Outcome:
     progress = session.carry_on()
-    report = session.project.service_dir / "reports" / f"{progress.rollout:04d}.txt"
+    report = report_folder(session.project, progress.rollout).with_suffix(".txt")
     return of_rollout(progress, str(report) if report.exists() else "")
 
 
