@@ -134,6 +134,7 @@ class ReleaseStore:
         return {
             "base": base,
             "release": name,
+            "digest": {"from": old.digest if old else None, "to": new.digest},
             "app": files,
             "model": _change(old.model.to_dict() if old and old.model else None,
                              new.model.to_dict() if new.model else None),
