@@ -107,7 +107,11 @@ def _checked(value: str) -> str:
         raise _NoValue("is empty")
     if "\0" in value:
         raise _NoValue("holds a NUL byte, which no environment variable can")
-    if len(value.encode()) > VALUE_MAX_BYTES:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise _NoValue("is not UTF-8 text") from None
+    if size > VALUE_MAX_BYTES:
         raise _NoValue(f"is longer than {VALUE_MAX_BYTES} bytes")
     return value
 
