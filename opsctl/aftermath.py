@@ -1,13 +1,15 @@
-"""After a rollout: its report, the webhooks, and what may go."""
+"""After a rollout: the webhooks, its report, and what may go."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsctl import deploy
 from opsctl.errors import OpsctlError, WaitingForPerson
 from opsctl.model import Json
 from opsctl.notify import Event, notify
+from opsctl.redact import Redactor
 from opsctl.rollout import Progress
 
 if TYPE_CHECKING:
@@ -15,20 +17,21 @@ if TYPE_CHECKING:
 
 
 def finish(session: Session, rollout: deploy.Rollout, progress: Progress) -> None:
-    """Report, tell, prune. The rollout is closed already: a failure here is only a warning."""
+    """Tell, report, prune. The rollout is closed already: a failure here is only a warning."""
     assert progress.closed is not None
-    console = rollout.scene.console
     event: Event = "failed" if progress.closed["exit_code"] else "finished"
-    for action in (_report, _prune):
-        try:
-            action(session, rollout, progress)
-        except (OpsctlError, OSError) as error:
-            console.warn(f"after the rollout: {error}")
-    tell(rollout, event, progress)
+    deliveries = tell(rollout, event, progress)
+    try:
+        write_report(session, rollout, progress, deliveries)
+        _prune(session, rollout)
+    except (OpsctlError, OSError) as error:
+        rollout.scene.console.warn(f"after the rollout: {error}")
 
 
-def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = "") -> None:
-    """Send an event to the webhooks."""
+def tell(
+    rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = ""
+) -> list[Json]:
+    """Send an event to the webhooks; how each of them went."""
     project = rollout.scene.project
     closed = progress.closed or {}
     payload: Json = {
@@ -44,11 +47,13 @@ def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str 
         "serving_release": closed.get("serving_release"),
         "reason": closed.get("reason", reason),
     }
-    clean = rollout.scene.console.redact
-    body: Any = clean.json(payload) if clean else payload
-    for delivery in notify(project.service.notifications, event, body, project.root):
+    redactor = rollout.scene.console.redact
+    body: Any = redactor.json(payload) if redactor else payload
+    deliveries = notify(project.service.notifications, event, body, project.root)
+    for delivery in deliveries:
         if delivery.warning:
             rollout.scene.console.warn(f"webhook {delivery.to}: {delivery.warning}")
+    return [delivery.to_dict() for delivery in deliveries]
 
 
 def tell_waiting(rollout: deploy.Rollout, error: OpsctlError) -> None:
@@ -57,13 +62,34 @@ def tell_waiting(rollout: deploy.Rollout, error: OpsctlError) -> None:
         tell(rollout, "waiting", deploy.read(rollout.journal), str(error))
 
 
-def _report(session: Session, rollout: deploy.Rollout, progress: Progress) -> None:
-    from opsctl.report import write_report
+def write_report(
+    session: Session, rollout: deploy.Rollout, progress: Progress, deliveries: list[Json]
+) -> Path:
+    """Write the rollout's report; returns the text's path."""
+    from opsctl import report
+    from opsctl.report_content import RolloutRecords
 
-    write_report(rollout, progress)  # type: ignore[call-arg,arg-type]
+    project, store = rollout.scene.project, session.read.store
+    segment = session.read.journal.read(progress.rollout)
+    known = {release.name for release in store.list()}
+    base = progress.base if progress.base in known else None
+    new = progress.candidate in known
+    records = RolloutRecords(
+        number=progress.rollout,
+        records=[record.to_dict() for record in segment.records],
+        difference=store.difference(base, progress.candidate) if new else None,
+        notifications=deliveries,
+        warnings=rollout.scene.console.warnings,
+    )
+    redactor = rollout.scene.console.redact or Redactor({})
+    folder = rollout.scene.artifacts.parent
+    written = report.write_report(
+        folder, records, redactor, keep=project.service.retention.reports
+    )
+    return written.text
 
 
-def _prune(session: Session, rollout: deploy.Rollout, progress: Progress) -> None:
+def _prune(session: Session, rollout: deploy.Rollout) -> None:
     from opsctl.commands.prune import disposable
 
     retention = rollout.scene.project.service.retention

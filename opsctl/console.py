@@ -37,6 +37,8 @@ class Console:
         self.err = err or sys.stderr
         self.redact: Redactor | None = None
         self.github = os.environ.get("GITHUB_ACTIONS") == "true"
+        self.warnings: list[str] = []
+        """All warnings so far, for the report."""
         self._live: _LiveLine | None = None
 
     def tell(self, text: str) -> None:
@@ -73,6 +75,7 @@ class Console:
 
     def warn(self, text: str) -> None:
         """A warning."""
+        self.warnings.append(text)
         self._annotate("warning", text)
         self.event("warning", f"warning: {text}")
 
