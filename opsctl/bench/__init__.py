@@ -5,11 +5,23 @@ Numeric libraries are imported only when something is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from opsctl.bench.report import GateReport, GateRequest
+from opsctl.bench.report import BenchReport, BenchRequest, GateReport, GateRequest
 
-__all__ = ["GateReport", "GateRequest", "run_gate"]
+if TYPE_CHECKING:
+    from opsctl.bench.comparison import Comparison
+
+__all__ = [
+    "BenchReport",
+    "BenchRequest",
+    "GateReport",
+    "GateRequest",
+    "compare",
+    "measure",
+    "run_gate",
+]
 
 
 def run_gate(
@@ -19,3 +31,19 @@ def run_gate(
     from opsctl.bench import run
 
     return run.run_gate(request, tell=tell, interrupt=interrupt)
+
+
+def measure(
+    request: BenchRequest, *, tell: Callable[[str], None], interrupt: Callable[[], None]
+) -> BenchReport:
+    """See `opsctl.bench.single.measure`."""
+    from opsctl.bench import single
+
+    return single.measure(request, tell=tell, interrupt=interrupt)
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
+    """See `opsctl.bench.comparison.compare`."""
+    from opsctl.bench import comparison
+
+    return comparison.compare(before, after)

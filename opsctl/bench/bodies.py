@@ -1,0 +1,107 @@
+"""Requests of the benchmark, rendered to bytes ahead of time so that sending costs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsctl.config import settings
+from opsctl.errors import ConfigError
+from opsctl.model import Endpoint
+
+ITEMS_MAX = 2048
+"""Lines of a requests file that are used; more would only cost memory."""
+
+VARIANTS = 32
+"""Different bodies a batch size: enough that no cache answers for the model, and little memory."""
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Request bodies by batch size; an empty body stands for a request without one."""
+
+    by_size: dict[int, tuple[bytes, ...]]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted(self.by_size))
+
+
+def load_bodies(bench: settings.Bench, root: Path) -> Bodies:
+    """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed."""
+    if bench.requests_file is not None:
+        items = read_items(root / bench.requests_file)
+        return Bodies({size: _batches(items, size) for size in bench.batch_sizes})
+    if bench.body is None:
+        return Bodies({1: (b"",)})
+    return Bodies({1: (_encode(bench.body),)})
+
+
+def read_items(path: Path) -> list[object]:
+    """The JSON values of a JSON-lines file, blank lines skipped."""
+    items: list[object] = []
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    items.append(_parse(line, path, number))
+                if len(items) == ITEMS_MAX:
+                    break
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read bench.requests_file {path}",
+            why=str(error),
+            next_step="Write one JSON item a line there, or correct bench.requests_file.",
+        ) from error
+    if not items:
+        raise ConfigError(
+            f"bench.requests_file {path} has no request",
+            next_step="Write one JSON item a line there.",
+        )
+    return items
+
+
+def _parse(line: str, path: Path, number: int) -> object:
+    try:
+        item: object = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}:{number} is no JSON value",
+            why=str(error),
+            next_step="Write one JSON item a line.",
+        ) from error
+    return item
+
+
+def _batches(items: Sequence[object], size: int) -> tuple[bytes, ...]:
+    """Row-format bodies of `size` items each, cut one after the other, starting again at the end.
+
+    Source of the format: TensorFlow Serving's REST API, `{"instances": [...]}`.
+    """
+    count = min(VARIANTS, len(items))
+    bodies = []
+    for number in range(count):
+        rows = [items[(number * size + row) % len(items)] for row in range(size)]
+        bodies.append(_encode({"instances": rows}))
+    return tuple(bodies)
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def render(bench: settings.Bench, endpoint: Endpoint, body: bytes) -> bytes:
+    """One HTTP/1.1 request, head and body."""
+    head = [
+        f"{bench.method} {bench.path} HTTP/1.1",
+        f"Host: {endpoint.host}:{endpoint.port}",
+        "User-Agent: opsctl-bench",
+        "Accept: application/json",
+    ]
+    if body:
+        head.append("Content-Type: application/json")
+    if body or bench.method != "GET":
+        head.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*head, "", ""]).encode() + body

@@ -1,0 +1,102 @@
+"""The machine of a benchmark: its fingerprint, CPU time of processes, and one gate at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opsctl.model import Json, digest
+
+GATE_ADDRESS = b"\0opsctl-gate"
+"""Abstract socket that the running gate holds: the kernel frees it however its holder ends."""
+
+PROC = Path("/proc")
+
+
+def fingerprint() -> Json:
+    """What makes figures comparable: CPU, cores, memory, kernel, machine; `id` digests them."""
+    facts: Json = {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "machine": hashlib.sha256(_read("/etc/machine-id").encode()).hexdigest()[:12],
+    }
+    return {**facts, "id": digest(facts)[:12]}
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith(("model name", "CPU part")):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time of a process and its living descendants; None when it does not exist."""
+    if pid <= 0 or not (PROC / str(pid)).exists():
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    return sum(_ticks(one) for one in _family(pid)) / ticks
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        for task in (PROC / str(one) / "task").glob("*"):
+            found += [int(child) for child in _read(f"{task}/children").split()]
+    return found
+
+
+def _ticks(pid: int) -> int:
+    """User and system time in clock ticks (proc(5): fields 14 and 15 of /proc/PID/stat)."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
+
+
+def cpus_of(pids: list[int]) -> int:
+    """How many CPUs the processes may use together; 0 when that can't be told."""
+    cpus: set[int] = set()
+    for pid in pids:
+        try:
+            cpus |= os.sched_getaffinity(pid) if pid > 0 else set()
+        except OSError:
+            return 0
+    return len(cpus)
+
+
+@contextmanager
+def pinned(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Run this thread on `cpus` only; those the machine does not have are left out."""
+    before = os.sched_getaffinity(0)
+    wanted = before & set(cpus)
+    if wanted:
+        os.sched_setaffinity(0, wanted)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def hold_machine() -> socket.socket | None:
+    """Become the machine's one running gate until the socket is closed; None if another is."""
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        holder.bind(GATE_ADDRESS)
+    except OSError:
+        holder.close()
+        return None
+    return holder

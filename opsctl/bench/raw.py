@@ -1,0 +1,49 @@
+"""Raw data of a running benchmark on disk, so that an interrupted one leaves what it measured."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from opsctl.bench.load import Round
+from opsctl.bench.report import FORMAT
+
+FLUSH_S = 1.0
+"""How much may be lost to a SIGKILL; a write takes a fraction of a millisecond."""
+
+
+class RawLog:
+    """JSON lines: a head, then `[seconds, batch size, [latency ms or error, by arm]]` a round.
+
+    The arms are the baseline (unless it is a first deploy) and the candidate. Without a path
+    nothing is kept.
+    """
+
+    def __init__(self, path: Path | None, seed: int) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        self.flushed = time.monotonic()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            head = {"format": FORMAT, "kind": "gate_partial", "seed": seed}
+            path.write_text(json.dumps(head) + "\n")
+
+    def add(self, done: Round, at_s: float) -> None:
+        if self.path is None:
+            return
+        values = [
+            error or round(latency * 1000.0, 3)
+            for latency, error in zip(done.latencies, done.errors, strict=True)
+        ]
+        self.lines.append(json.dumps([round(at_s, 4), done.size, values]))
+
+    def flush(self, *, now: bool = False) -> None:
+        """Write what has come since the last time, at most once a `FLUSH_S` unless `now`."""
+        due = time.monotonic() - self.flushed >= FLUSH_S
+        if self.path is None or not self.lines or not (due or now):
+            return
+        with self.path.open("a") as output:
+            output.write("\n".join(self.lines) + "\n")
+        self.lines.clear()
+        self.flushed = time.monotonic()

@@ -1,0 +1,195 @@
+"""Runs a gate: warm-up, plan, measurement, outcome, report."""
+
+from __future__ import annotations
+
+import math
+import socket
+import statistics
+import time
+from collections import Counter
+from dataclasses import asdict
+
+import numpy as np
+
+from opsctl.bench import machine, outcome, stats
+from opsctl.bench.bodies import load_bodies
+from opsctl.bench.course import GateCourse, Interrupt, Steering, Tell
+from opsctl.bench.figures import Record, summary_ms
+from opsctl.bench.load import LoadPlan
+from opsctl.bench.report import GateReport, GateRequest, Verdict
+from opsctl.bench.session import CpuMeter, Session, session
+from opsctl.bench.trace import ratio_traces
+from opsctl.model import Json
+
+BUSY_MAX = 0.3
+"""Share of the arms' CPUs that the load may use: queues in front of them hide differences
+(a true +5 % measures as +3.6 % at 0.5)."""
+
+MACHINE_POLL_S = 0.05
+"""How often the end of another gate is looked for."""
+
+LAG_FLOOR_S = 0.001
+"""A round that left less than this late is always used: an idle machine shows such lags, and
+their median, which is what shifts a p50, is then ten times smaller."""
+
+PERCENT = 100.0
+
+
+def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateReport:
+    """Measure the arms until a verdict is possible, or the budget is used up.
+
+    `interrupt` is called at least every 0.1 s; what it raises ends the load at once and comes out,
+    with the rounds so far in `request.progress_path`. Raises ConfigError for
+    unreadable request bodies. A server that does not answer is an outcome, not an error.
+    """
+    bodies = load_bodies(request.bench, request.root)
+    arms = tuple(arm for arm in (request.baseline, request.candidate) if arm is not None)
+    plan = LoadPlan(arms, request.bench, bodies, request.seed)
+    holder = _wait_for_machine(request.gate.budget_s, tell, interrupt)
+    try:
+        with session(plan, request.client_cpus) as opened:
+            report = _measured(request, opened, holder is not None, tell, interrupt)
+    finally:
+        if holder is not None:
+            holder.close()
+    tell(f"gate: {report.outcome}: {report.reason}")
+    return report
+
+
+def _wait_for_machine(budget_s: float, tell: Tell, interrupt: Interrupt) -> socket.socket | None:
+    """Two gates on one machine disturb each other, so the second waits as long as one may last."""
+    deadline = time.monotonic() + budget_s
+    holder = machine.hold_machine()
+    if holder is None:
+        tell("another gate runs on this machine: waiting for its end")
+    while holder is None and time.monotonic() < deadline:
+        interrupt()
+        time.sleep(MACHINE_POLL_S)
+        holder = machine.hold_machine()
+    return holder
+
+
+def _measured(
+    request: GateRequest, opened: Session, alone: bool, tell: Tell, interrupt: Interrupt
+) -> GateReport:
+    started = time.time()
+    meter = CpuMeter({"baseline": request.baseline_pid, "candidate": request.candidate_pid})
+    warm, warmup = opened.warm_up(interrupt)
+    steering = steer(request, warm, meter)
+    plan = planned(request, warm, steering)
+    tell(plan_sentence(request, plan))
+    course = GateCourse(request, steering, tell=tell, interrupt=interrupt)
+    meter = CpuMeter(meter.pids)
+    try:
+        opened.drive(course)
+    finally:
+        course.raw.flush(now=True)
+    seconds, cpu = course.elapsed, meter.percents()
+    course.close()
+    lag = summary_ms(opened.generator.lags)
+    verdict = concluded(request, course, lag, alone=alone)
+    data: Json = {
+        "started": started,
+        "seed": request.seed,
+        "machine": machine.fingerprint(),
+        "bench": asdict(request.bench),
+        "gate": asdict(request.gate),
+        "warmup": warmup,
+        "planned": plan,
+        "seconds": seconds,
+        "rounds": course.record.rounds(),
+        "rounds_late": course.late,
+        "deciding_metric": verdict.metric,
+        "lag_ms": lag,
+        "cpu_percent": cpu,
+        "reconnects": [pool.reconnects for pool in opened.generator.pools],
+        "block_times": [[round(at, 3), size] for at, size in course.blocks],
+        "batch_sizes": course.batches(),
+        "metrics": {} if course.single else ratio_traces(course.judge, course.blocks),
+    }
+    return GateReport(verdict.outcome, verdict.reason, verdict.kind, data)
+
+
+def steer(request: GateRequest, warm: Record, meter: CpuMeter) -> Steering:
+    """Rate and costs from the warm-up: medians say what a batch size costs beside the others,
+    CPU time says what a round costs, so that the arms stay idle most of the time."""
+    costs = {}
+    for size, by_arm in warm.latencies.items():
+        answered = [value for arm in by_arm for value in arm if math.isfinite(value)]
+        costs[size] = statistics.median(answered) if answered else 1.0
+    rate = request.bench.rate_per_s
+    used = sum(meter.seconds()[name] or 0.0 for name in meter.pids)
+    cpus = machine.cpus_of(list(meter.pids.values()))
+    rounds = {size: len(times) for size, times in warm.times.items()}
+    spent = sum(costs[size] * count for size, count in rounds.items())
+    if used > 0.0 and cpus and spent > 0.0:
+        # Equal device time a size makes a mean round cost the harmonic mean of the costs.
+        mean_cost = len(costs) / sum(1.0 / cost for cost in costs.values())
+        rate = min(rate, BUSY_MAX * cpus / (used / spent * mean_cost))
+    lag_max_s = request.gate.max_lag_percent / PERCENT * min(costs.values())
+    return Steering(rate, costs, max(lag_max_s, LAG_FLOOR_S))
+
+
+def planned(request: GateRequest, warm: Record, steering: Steering) -> Json:
+    """Pairs and seconds that the gate will need, judged from the warm-up's spread."""
+    needed = outcome.pairs_needed(request.gate, sigmas(warm))
+    slowest = max(needed.values(), default=0)
+    return {
+        "rounds_per_s": steering.rounds_per_s,
+        "pairs_needed": needed,
+        "seconds_to_pass": slowest / steering.rounds_per_s,
+        "seconds_to_see_refused_p50": _seconds_to_see(request, warm, steering),
+        "budget_s": request.gate.budget_s,
+    }
+
+
+def _seconds_to_see(request: GateRequest, warm: Record, steering: Steering) -> float | None:
+    gate = request.gate
+    known = [value for value in sigmas(warm).values() if math.isfinite(value)]
+    if not known or gate.refused_p50_percent <= gate.tolerated_p50_percent:
+        return None
+    pairs = stats.pairs_to_see(
+        gate.refused_p50_percent / PERCENT,
+        gate.tolerated_p50_percent / PERCENT,
+        max(known),
+        gate.alpha / len(known),
+    )
+    return max(pairs, gate.min_pairs) * len(known) / steering.rounds_per_s
+
+
+def sigmas(record: Record) -> dict[int, float]:
+    """Spread of log latency by batch size, of the first arm."""
+    return {size: stats.spread(np.array(arms[0])) for size, arms in record.latencies.items()}
+
+
+def plan_sentence(request: GateRequest, plan: Json) -> str:
+    """What to expect, before the measurement starts."""
+    budget = f"at most {request.gate.budget_s:g} s"
+    if request.baseline is None:
+        return f"benchmark against absolute limits only, {budget}"
+    seconds = plan["seconds_to_see_refused_p50"]
+    if seconds is None:
+        return f"benchmark of old against new, {budget}"
+    return (
+        f"benchmark of old against new at {plan['rounds_per_s']:.0f} pairs/s, {budget}: "
+        f"+{request.gate.refused_p50_percent:g} % p50 will be seen in about {seconds:.0f} s"
+    )
+
+
+def concluded(request: GateRequest, course: GateCourse, lag: Json, *, alone: bool) -> Verdict:
+    """The outcome of the course that has ended."""
+    record, single = course.record, course.single
+    around = outcome.Surroundings(
+        rounds=record.rounds(),
+        alone=alone,
+        late=course.late,
+        lag_p99_ms=lag["p99"],
+        baseline_failures=Counter() if single else record.failures_of(0),
+        baseline_requests=0 if single else record.rounds(),
+        candidate_failures=record.failures_of(-1),
+        candidate_requests=record.rounds(),
+    )
+    verdict = course.verdict
+    if verdict is None and record.rounds() >= request.gate.min_pairs:
+        verdict = outcome.undecided(course.judge, sigmas(record))
+    return outcome.decide(request.gate, around, verdict)

@@ -1,0 +1,164 @@
+"""The ratio candidate / baseline of each metric, with its confidence sequence over time. No I/O.
+
+The bounds invert the gate's own test: a ratio is inside while neither "slower than it" nor
+"faster than it" has an e-value of 2 / (1 - confidence). So they hold at all times together, not
+only at the end, and narrow as the evidence grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from opsctl.bench import stats
+from opsctl.bench.gate import Judge, Rule, Track
+from opsctl.bench.stats import Booleans, Floats
+from opsctl.model import Json
+
+CONFIDENCE = 0.95
+
+GRID_STEPS = 201
+GRID_SPAN = 0.5
+"""Ratios that are tried: 201 of them, from e^-0.5 to e^0.5 times the ratio of the quantiles."""
+
+POINTS_MAX = 120
+"""Most points of a sequence in a report."""
+
+
+def center(track: Track) -> float:
+    """The plain ratio of both arms' quantiles, 1 when it can't be told."""
+    quantile = track.rule.quantile
+    if not track.baseline:
+        return 1.0
+    low, high = (np.quantile(np.array(a), quantile) for a in (track.baseline, track.candidate))
+    ratio = float(high / low) if low > 0 and np.isfinite(low) else 1.0
+    return ratio if math.isfinite(ratio) and ratio > 0 else 1.0
+
+
+def block_sums(track: Track, grid: Floats) -> tuple[Floats, Floats]:
+    """Sums of differences and of their squares, shape (full blocks, ratios)."""
+    rule = track.rule
+    blocks = track.used // rule.block
+    used = blocks * rule.block
+    first = np.array(track.baseline[:used]).reshape(blocks, rule.block)
+    second = np.array(track.candidate[:used]).reshape(blocks, rule.block)
+    total, squares = np.zeros((blocks, grid.size)), np.zeros((blocks, grid.size))
+    if blocks:
+        for column, ratio in enumerate(grid):
+            values = stats.differences(first, second, float(ratio), rule.quantile)
+            total[:, column] = values.sum(axis=1)
+            squares[:, column] = (values**2).sum(axis=1)
+    return total, squares
+
+
+def sequence(total: Floats, squares: Floats, grid: Floats, mixture: float) -> Json:
+    """Point estimate and bounds after the last block, and bounds after (some of) the others.
+
+    `total` and `squares` hold blocks in the order in which they became full. A bound is None
+    where the grid ends before the evidence does.
+    """
+    total, squares = np.cumsum(total, axis=0), np.cumsum(squares, axis=0)
+    level = math.log(2.0 / (1.0 - CONFIDENCE))
+    slower = stats.log_e_array(total, squares, mixture) >= level
+    faster = stats.log_e_array(-total, squares, mixture) >= level
+    slower, faster = np.logical_or.accumulate(slower), np.logical_or.accumulate(faster)
+    step = max(1, math.ceil(len(total) / POINTS_MAX))
+    shown = [*range(step - 1, len(total) - 1, step), len(total) - 1]
+    return {
+        "ratio": _zero(total[-1], grid),
+        "low": _low(slower[-1], grid),
+        "high": _high(faster[-1], grid),
+        "over_time": [
+            {
+                "block": index + 1,
+                "ratio": _zero(total[index], grid),
+                "low": _low(slower[index], grid),
+                "high": _high(faster[index], grid),
+            }
+            for index in shown
+        ],
+    }
+
+
+def _zero(total: Floats, grid: Floats) -> float | None:
+    """The ratio at which neither arm leads (falls with the ratio), linear between grid points."""
+    below = np.flatnonzero(total <= 0)
+    if below.size == 0 or below[0] == 0:
+        return None
+    right = int(below[0])
+    left = right - 1
+    part = float(total[left] / (total[left] - total[right]))
+    return float(grid[left] * (grid[right] / grid[left]) ** part)
+
+
+def _low(slower: Booleans, grid: Floats) -> float | None:
+    excluded = np.flatnonzero(slower)
+    return float(grid[excluded[-1]]) if excluded.size else None
+
+
+def _high(faster: Booleans, grid: Floats) -> float | None:
+    excluded = np.flatnonzero(faster)
+    return float(grid[excluded[0]]) if excluded.size else None
+
+
+def grid_around(middle: float) -> Floats:
+    result: Floats = middle * np.exp(np.linspace(-GRID_SPAN, GRID_SPAN, GRID_STEPS))
+    return result
+
+
+def ratio_traces(judge: Judge, blocks: Sequence[tuple[float, int]]) -> Json:
+    """One entry a deciding metric: estimate, bounds, the same over time, log e-values.
+
+    `blocks` tells when each block of `P50_BLOCK` pairs was full, and its batch size.
+    """
+    fail, passed, weights = judge.log_e_fail(), judge.log_e_pass(), judge.weights()
+    result: Json = {}
+    for name in judge.names():
+        result[name] = {
+            "weight": weights[name],
+            "log_e_fail": _finite(fail[name]),
+            "log_e_pass": _finite(passed[name]),
+            "proved_at_pair": judge.cleared.get(name),
+        }
+        if name.startswith("p50:"):
+            size = int(name.partition(":")[2])
+            times = [at for at, of in blocks if of == size]
+            result[name] |= _traced(judge.medians[size], times)
+        elif name == "p99":
+            result[name] |= _traced_tail(judge)
+    return result
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _traced(track: Track, times: Sequence[float]) -> Json:
+    grid = grid_around(center(track))
+    total, squares = block_sums(track, grid)
+    if not len(total):
+        return {}
+    found = sequence(total, squares, grid, track.rule.mixture)
+    for point in found["over_time"]:
+        index = min(point.pop("block"), len(times)) - 1
+        point["seconds"] = times[index] if times else None
+    return found
+
+
+def _traced_tail(judge: Judge) -> Json:
+    """p99 pools all batch sizes; its blocks stand one batch size after the other."""
+    middle = center(max(judge.tails.values(), key=lambda track: len(track.baseline)))
+    grid = grid_around(middle)
+    parts = [block_sums(track, grid) for track in judge.tails.values()]
+    total = np.concatenate([part[0] for part in parts])
+    squares = np.concatenate([part[1] for part in parts])
+    if not len(total):
+        return {}
+    rule: Rule = next(iter(judge.tails.values())).rule
+    found = sequence(total, squares, grid, rule.mixture)
+    for point in found["over_time"]:
+        point["pairs"] = point.pop("block") * rule.block
+    return found
