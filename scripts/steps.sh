@@ -9,20 +9,25 @@ log=$log_dir/$(basename "$0").log
 # What is slow to make and the same in every checkout lives here, keyed by a hash of its sources.
 cache_dir=${OPSCTL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/opsctl}
 
-# step NAME COMMAND...: run it quietly; on failure show the end of its output and stop.
+# step NAME COMMAND...: run it quietly; on failure show the end of its output and return 1.
 step() {
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS rc=0
   shift
   printf '%-44s ' "$name"
-  if (
+  # Not inside an `if`: there bash would go on after an error in the command.
+  set +e
+  (
     set -e
     "$@"
-  ) >>"$log" 2>&1 </dev/null; then
+  ) >>"$log" 2>&1 </dev/null
+  rc=$?
+  set -e
+  if [ $rc -eq 0 ]; then
     printf 'ok  %4d s\n' $((SECONDS - start))
-  else
-    printf 'FAILED  %d s\n' $((SECONDS - start))
-    tail -n "${OPSCTL_LOG_LINES:-25}" "$log" | sed 's/^/    /'
-    printf '\nThe whole output: %s\n' "$log" >&2
-    return 1
+    return 0
   fi
+  printf 'FAILED  %d s\n' $((SECONDS - start))
+  tail -n "${OPSCTL_LOG_LINES:-25}" "$log" | sed 's/^/    /'
+  printf '\nThe whole output: %s\n' "$log" >&2
+  return 1
 }
