@@ -124,7 +124,7 @@ class Converter:
         known = fields_of(wanted)
         for name, entry in node.entries.items():
             if name not in known:
-                self._problems.add(entry.line, node.child_path(name), _unknown(name, wanted))
+                self._problems.add(entry.line, entry.path, _unknown(name, wanted))
         for name, field in known.items():
             if name not in node.entries and is_required(field):
                 found = f"the required key is missing; allowed: {allowed(types_of(wanted)[name])}"

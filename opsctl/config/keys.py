@@ -18,7 +18,7 @@ from opsctl.config.convert import (
     types_of,
 )
 from opsctl.config.fields import KeyInfo, Section
-from opsctl.config.problems import docs_key, nearest, shown
+from opsctl.config.problems import nearest, shown
 from opsctl.config.settings import Config, Service
 from opsctl.errors import ConfigError
 
@@ -113,11 +113,10 @@ def find(path: str) -> Key:
     """The key of a path as users write it: full, with or without names and list indices, or from
     the service on (`gate.alpha`). Raises ConfigError with the nearest one.
     """
-    asked = docs_key(path) or path
-    for root, start in ((Service, "services"), (Config, "")):
-        key = _descend(root, start, [part.split("[")[0] for part in asked.split(".")])
-        if key:
-            return key
+    key = _find(path)
+    if key:
+        return key
+    asked = ".".join(_parts(path))
     known = [key.path.removeprefix("services.") for key in walk()]
     near = nearest(asked, known)
     raise ConfigError(
@@ -125,6 +124,32 @@ def find(path: str) -> Key:
         why=f'the nearest one is "{near}"' if near else "",
         next_step=f"Run: opsctl config docs {near}".rstrip(),
     )
+
+
+def nearest_documented(path: str) -> str:
+    """The argument of `opsctl config docs` for a path of a file, right or wrong: the longest part
+    of it that is a key; empty for the file as a whole.
+    """
+    parts = path.split(".")
+    while parts and parts != [""]:
+        key = _find(".".join(parts))
+        if key:
+            return key.path.removeprefix("services.")
+        parts.pop()
+    return ""
+
+
+def _find(path: str) -> Key | None:
+    parts = _parts(path)
+    return _descend(Service, "services", parts) or _descend(Config, "", parts)
+
+
+def _parts(path: str) -> list[str]:
+    """The key's parts from the service on, or from the file on for other keys."""
+    parts = [part.split("[")[0] for part in path.split(".")]
+    if parts[0] == "environments" and parts[2:3] == ["overrides"] and len(parts) > 4:
+        return parts[4:]
+    return parts[2:] if parts[0] == "services" and len(parts) > 2 else parts
 
 
 def _descend(section: type[Section], path: str, parts: list[str]) -> Key | None:

@@ -59,12 +59,13 @@ class ListNode(_BaseNode):
 
 
 class Entry:
-    """A key's line and value."""
+    """A key's line, full path and value (an aliased value has the path of its anchor)."""
 
-    __slots__ = ("line", "node")
+    __slots__ = ("line", "node", "path")
 
-    def __init__(self, line: int, node: Node) -> None:
+    def __init__(self, line: int, path: str, node: Node) -> None:
         self.line = line
+        self.path = path
         self.node = node
 
 

@@ -39,13 +39,12 @@ def check_overrides(root: MapNode, problems: Problems) -> None:
         if not isinstance(overrides, MapNode):
             continue
         for name, entry in overrides.entries.items():
-            path = overrides.child_path(name)
             if name != EVERY_SERVICE and name not in known:
                 near = nearest(name, known)
                 hint = f'did you mean "{near}"?' if near else f"allowed: {_listed(known)}, *"
-                problems.add(entry.line, path, f"there is no such service; {hint}")
+                problems.add(entry.line, entry.path, f"there is no such service; {hint}")
             if not isinstance(entry.node, MapNode):
-                problems.add(entry.line, path, f"found {entry.node}; allowed: a map of keys")
+                problems.add(entry.line, entry.path, f"found {entry.node}; allowed: a map of keys")
 
 
 def _listed(names: list[str]) -> str:
@@ -70,7 +69,7 @@ def _merged(base: Node, over: Node, wanted: Any) -> Node:
         below = entries.get(name)
         wanted_below = inner.get(name, inner.get(EVERY_SERVICE))
         node = _merged(below.node, entry.node, wanted_below) if below else entry.node
-        entries[name] = Entry(entry.line, node)
+        entries[name] = Entry(entry.line, entry.path, node)
     merged = MapNode(base.line, base.path)
     merged.entries = entries
     return merged

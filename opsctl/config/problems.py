@@ -10,6 +10,9 @@ from opsctl.errors import ConfigError
 LISTED_MAX = 20
 """Problems listed at most: more scroll off a screen and mostly repeat the first ones."""
 
+NEAR_ENOUGH = 0.5
+"""Ratio of equal letters (difflib's) from which a word is worth suggesting."""
+
 SHOWN_MAX = 60
 """Characters of a foreign name or value that a message shows."""
 
@@ -36,7 +39,9 @@ class ConfigFileError(ConfigError):
         if left_out:
             rest.append(f"(and {left_out} more)")
         why = "\n  ".join([f"{len(problems) - 1 + left_out} more problems", *rest]) if rest else ""
-        section = docs_key(problems[0].key)
+        from opsctl.config.keys import nearest_documented  # only when something is wrong
+
+        section = nearest_documented(problems[0].key)
         super().__init__(
             str(problems[0]),
             why=why,
@@ -81,15 +86,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that is most like `word`, or an empty text when none is near."""
     import difflib  # only when something is wrong: the good path stays quick
 
-    matches = difflib.get_close_matches(word[:SHOWN_MAX].lower(), list(known), 1, 0.5)
-    return matches[0] if matches else ""
-
-
-def docs_key(path: str) -> str:
-    """The argument of `opsctl config docs` for a key path: services' keys lose their prefix."""
-    parts = [part.split("[")[0] for part in path.split(".")]
-    if parts[0] == "environments":
-        return ".".join(parts[4:]) if parts[3:] and parts[2] == "overrides" else "environments"
-    if parts[0] == "services":
-        return ".".join(parts[2:]) or "services"
-    return ""
+    by_lower = {one.lower(): one for one in known}
+    matches = difflib.get_close_matches(word[:SHOWN_MAX].lower(), by_lower, 1, NEAR_ENOUGH)
+    return by_lower[matches[0]] if matches else ""

@@ -35,10 +35,12 @@ class Section:
 
     def wrong(self, key: str, what: str) -> None:
         """Note a problem of `key` (of the section itself when the key is not in the file)."""
-        first = key.split(".")[0].split("[")[0]
+        first = re.split(r"[.[]", key)[0]
         entry = self.node.entries.get(first)
-        line = entry.line if entry else self.node.line
-        self._problems.add(line, f"{self.node.path}.{key}" if self.node.path else key, what)
+        if entry:
+            self._problems.add(entry.line, entry.path + key.removeprefix(first), what)
+        else:
+            self._problems.add(self.node.line, self.node.child_path(key), what)
 
     def has(self, key: str) -> bool:
         """Whether the file sets the key here (to anything but null)."""

@@ -134,7 +134,7 @@ class _Builder:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
-            raise self._problems.stop(line, "", self._syntax(error, line)) from error
+            raise self._problems.stop(line, self._here(), self._syntax(error, line)) from error
         except yaml.YAMLError as error:
             raise self._problems.stop(1, "", f"cannot be read as YAML: {error}") from error
 
@@ -173,6 +173,14 @@ class _Builder:
         if event.anchor:
             self._anchors[event.anchor] = node
         self._check_bounds(1, 1, line)
+
+    def _here(self) -> str:
+        """The path of what is being read: the best that is known at a syntax error."""
+        if not self._open:
+            return ""
+        frame = self._open[-1]
+        unnamed = isinstance(frame.node, MapNode) and frame.name is None
+        return frame.node.path if unnamed else self._path(frame)
 
     def _path(self, frame: _Frame | None) -> str:
         if frame is None:
@@ -242,7 +250,8 @@ class _Builder:
         if frame.merging:
             self._merge(frame, node)
         elif not frame.dropped:
-            frame.node.entries[name] = Entry(frame.name_line, node)
+            path = frame.node.child_path(name)
+            frame.node.entries[name] = Entry(frame.name_line, path, node)
 
     def _merge(self, frame: _Frame, node: Node) -> None:
         maps = node.items if isinstance(node, ListNode) else [node]
@@ -263,7 +272,7 @@ class _Builder:
         self._attach(frame.node, frame.node.line)
 
     def _check_bounds(self, size: int, height: int, line: int) -> None:
-        path = self._open[0].node.path if len(self._open) < 2 else self._open[1].node.path
+        path = self._open[-1].node.path
         if len(self._open) + height > DEPTH_MAX:
             raise self._problems.stop(line, path, f"nested deeper than {DEPTH_MAX} levels")
         if size > NODES_MAX:
