@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from opsctl import __version__
@@ -14,7 +12,8 @@ from opsctl.console import Console
 from opsctl.errors import ConfigError, Interrupted, OpsctlError
 
 if TYPE_CHECKING:
-    from opsctl.commands.outcome import Outcome
+    from collections.abc import Sequence
+
     from opsctl.config.settings import Project
 
 INTERNAL_ERROR = 1
@@ -76,6 +75,8 @@ def _serving(arguments: argparse.Namespace) -> str | None:
 
 def load_project(arguments: argparse.Namespace) -> Project:
     """The project that the global options choose."""
+    from pathlib import Path
+
     from opsctl.config.load import load
 
     return load(

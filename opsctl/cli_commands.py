@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsctl.cli import load_project, show_version, usage_error
 from opsctl.commands.outcome import Outcome, simple
-from opsctl.console import Console
 
-Command = Callable[[argparse.Namespace, Console], Outcome | None]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opsctl.console import Console
+    from opsctl.session import Options
+
+    Command = Callable[[argparse.Namespace, Console], Outcome | None]
 
 
-def _options(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _options(arguments: argparse.Namespace) -> Options:
     from opsctl.session import Options
 
     return Options(timeout_s=arguments.timeout, lock_wait_s=arguments.lock_wait)
 
 
 def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from pathlib import Path
+
     from opsctl.scaffold import write_project
 
     directory = Path(arguments.directory)

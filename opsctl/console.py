@@ -11,13 +11,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from opsctl.errors import OpsctlError
-from opsctl.model import Json
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opsctl.errors import OpsctlError
+    from opsctl.model import Json
     from opsctl.redact import Redactor
 
 Format = Literal["text", "json", "ndjson"]

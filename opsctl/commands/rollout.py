@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opsctl.commands.outcome import Outcome, of_rollout, simple
+from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, OpsctlError, TimedOut
@@ -120,6 +120,30 @@ def bench_cpus() -> tuple[int, ...]:
     return (usable[-1],) if len(usable) > 1 else ()
 
 
+def of_rollout(progress: Progress, report: str = "") -> Outcome:
+    """The outcome of a closed rollout."""
+    assert progress.closed is not None
+    closed = progress.closed
+    serving = closed["serving_release"] or "nothing"
+    data = {
+        "outcome": closed["outcome"],
+        "exit_code": closed["exit_code"],
+        "serving_release": closed["serving_release"],
+        "release": progress.candidate,
+        "base": progress.base,
+        "rollout": progress.rollout,
+        "reason": closed["reason"],
+        "journal_ms": closed.get("journal_ms"),
+        "report": report,
+    }
+    lines = [f"{closed['outcome']}: {serving} serves (rollout {progress.rollout})"]
+    if closed["exit_code"]:
+        lines.append(f"because {closed['reason']}")
+    if report:
+        lines.append(f"report: {report}")
+    return Outcome(closed["exit_code"], data, "\n".join(lines))
+
+
 def _finish(session: Session) -> Outcome:
     progress = session.carry_on()
     report = report_folder(session.project, progress.rollout).with_suffix(".txt")
@@ -228,7 +252,7 @@ def _withdrawn(progress: Progress) -> Outcome:
     """For the one who asked for it, a candidate taken back is a success."""
     outcome = of_rollout(progress)
     if outcome.data["outcome"] in ("aborted", "rolled_back"):
-        return replace(outcome, exit_code=0, data={**outcome.data, "exit_code": 0})
+        return outcome._replace(exit_code=0, data={**outcome.data, "exit_code": 0})
     return outcome
 
 
