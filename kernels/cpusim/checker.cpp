@@ -25,7 +25,9 @@ void Checker::Start(const char* operator_name, int64_t core, const uint8_t* unif
     operator_name_ = operator_name;
     core_ = core;
     tile_ = -1;
-    buffers_taken_ = 0;
+    taken_ = {};
+    buffers_ = 0;
+    accesses_.clear();
     unified_buffer_ = unified_buffer;
     global_ = std::move(global);
     blocks_.assign(kUnifiedBufferBytes / kBlockBytes, Block{});
@@ -111,10 +113,17 @@ void Checker::Write(pipe_t pipe, const void* address, uint64_t bytes, const char
     }
 }
 
-void Checker::Global(const void* address, uint64_t bytes, const char* instruction) const {
+void Checker::Global(GlobalAccess::Kind kind, const void* address, uint64_t bytes,
+                     const char* instruction) {
     const auto* begin = static_cast<const uint8_t*>(address);
     for (const auto& [start, size] : global_) {
-        if (begin >= start && begin + bytes <= start + size) return;
+        if (begin < start || begin + bytes > start + size) continue;
+        if (!accesses_.empty() && accesses_.back().end == begin && accesses_.back().kind == kind) {
+            accesses_.back().end += bytes;
+        } else {
+            accesses_.push_back({begin, begin + bytes, core_, kind, instruction});
+        }
+        return;
     }
     for (const auto& [start, size] : global_) {
         if (begin >= start && begin <= start + size) {
@@ -158,7 +167,26 @@ void Checker::OrderAll() {
     for (int pipe = 1; pipe < kPipeCount; ++pipe) clocks_[pipe] = clocks_[0];
 }
 
+void Checker::TakeTensor(TPosition position, const void* address) {
+    int& taken = taken_[static_cast<int>(position)];
+    if (++taken > kTakenTensors) {
+        Fail("AllocTensor", "the queues of one position may have " + std::to_string(kTakenTensors) +
+             " tensors taken at once, each holds a hardware event", address);
+    }
+}
+
+void Checker::CountBuffers(int count, const void* address) {
+    buffers_ += count;
+    if (buffers_ > kBuffersOfAKernel) {
+        Fail("InitBuffer", "a kernel may have " + std::to_string(kBuffersOfAKernel) +
+             " buffers in all", address);
+    }
+}
+
 void Checker::SetFlag(int event, int id, pipe_t source) {
+    if (id < 0 || id >= kEventIds) {
+        Fail("SetFlag", "event ids are 0 to 7, not " + std::to_string(id), nullptr);
+    }
     for (const Flag& flag : flags_) {
         if (flag.event == event && flag.id == id) {
             Fail("SetFlag", "event " + std::to_string(id) + " is set twice without a WaitFlag",
@@ -179,14 +207,40 @@ void Checker::WaitFlag(int event, int id, pipe_t destination) {
          nullptr);
 }
 
-void Checker::Finish() const {
+std::vector<GlobalAccess> Checker::Finish(bool atomic_left_on) {
     if (!flags_.empty()) {
         Fail("end of kernel", "event " + std::to_string(flags_.front().id) +
              " was set and never waited for: the next kernel would see it", nullptr);
     }
-    if (buffers_taken_ != 0) {
-        Fail("end of kernel", std::to_string(buffers_taken_) +
+    for (const int taken : taken_) {
+        if (taken == 0) continue;
+        Fail("end of kernel", std::to_string(taken) +
              " tensors were taken by AllocTensor and never freed: FreeTensor is missing", nullptr);
+    }
+    if (atomic_left_on) {
+        Fail("end of kernel", "SetAtomicNone is missing: the next kernel's stores would add",
+             nullptr);
+    }
+    return std::move(accesses_);
+}
+
+void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> accesses) {
+    using Kind = GlobalAccess::Kind;
+    std::sort(accesses.begin(), accesses.end(),
+              [](const GlobalAccess& a, const GlobalAccess& b) { return a.begin < b.begin; });
+    for (size_t i = 0; i < accesses.size(); ++i) {
+        const GlobalAccess& one = accesses[i];
+        for (size_t j = i + 1; j < accesses.size() && accesses[j].begin < one.end; ++j) {
+            const GlobalAccess& other = accesses[j];
+            const bool same_kind = one.kind == other.kind && one.kind != Kind::kWrite;
+            if (one.core == other.core || same_kind) continue;
+            char place[32];
+            std::snprintf(place, sizeof place, "%p", static_cast<const void*>(other.begin));
+            throw Violation(std::string(operator_name) + ": core " + std::to_string(one.core) +
+                            " and core " + std::to_string(other.core) + ", address " + place +
+                            ": " + one.instruction + " and " + other.instruction +
+                            " touch the same bytes of global memory, and nothing orders them");
+        }
     }
 }
 

@@ -76,22 +76,29 @@ int RunCores(const char* name, KernelBody body, [[maybe_unused]] int32_t tensor_
              AscendError* error) {
     uint8_t tiling[ASCEND_TILING_BYTES];
     std::memcpy(tiling, plan->tiling, sizeof tiling);
-    for (int32_t index = begin; index < end; ++index) {
-        CoreScope scope(index, plan->core_count);
 #if CPUSIM_CHECKED
-        try {
+    try {
+        std::vector<cpusim::GlobalAccess> accesses;
+        for (int32_t index = begin; index < end; ++index) {
+            CoreScope scope(index, plan->core_count);
             StartChecker(name, index, tensors, tensor_count);
             body(tensors, tiling);
-            cpusim::ThisCore().checker.Finish();
-        } catch (const cpusim::Violation& violation) {
-            return Fail(error, ASCEND_VIOLATION, violation.what());
+            const bool adds = cpusim::ThisCore().atomic != cpusim::AtomicMode::kNone;
+            const auto touched = cpusim::ThisCore().checker.Finish(adds);
+            accesses.insert(accesses.end(), touched.begin(), touched.end());
         }
-#else
-        (void)name;
-        (void)error;
-        body(tensors, tiling);
-#endif
+        cpusim::RequireCoresApart(name, std::move(accesses));
+    } catch (const cpusim::Violation& violation) {
+        return Fail(error, ASCEND_VIOLATION, violation.what());
     }
+#else
+    (void)name;
+    (void)error;
+    for (int32_t index = begin; index < end; ++index) {
+        CoreScope scope(index, plan->core_count);
+        body(tensors, tiling);
+    }
+#endif
     return ASCEND_OK;
 }
 

@@ -27,6 +27,17 @@ inline int Fail(AscendError* error, int code, const char* text) {
     return code;
 }
 
+// Refuses a type that the operator has no kernel for on this SoC; the bodies stand in the order of
+// the ABI's type numbers.
+template <int kCount>
+int CheckDtype(int32_t dtype, const KernelBody (&)[kCount], const char* name, AscendError* error) {
+    if (dtype >= 0 && dtype < kCount) return ASCEND_OK;
+    std::snprintf(error->text, sizeof error->text,
+                  "%s: type %s does not exist on SoC family %d; use float or half", name,
+                  dtype == ASCEND_BFLOAT16 ? "bfloat16" : "of an unknown number", cpusim::kArch);
+    return ASCEND_INVALID;
+}
+
 inline uint32_t ElementBytes(int32_t dtype) { return dtype == ASCEND_FLOAT ? 4 : 2; }
 
 // Turns the tiling of an elementwise operator into a plan.

@@ -15,11 +15,13 @@
 #undef DTYPE_X
 #undef ascend_sigmoid
 
+#if CPUSIM_HAS_BFLOAT16
 #define DTYPE_X bfloat16_t
 #define ascend_sigmoid ascend_sigmoid_bfloat16
 #include "op_kernel/ascend_sigmoid.cpp"
 #undef DTYPE_X
 #undef ascend_sigmoid
+#endif
 
 namespace ascend_ops {
 namespace {
@@ -31,10 +33,15 @@ void Call(const AscendTensor* tensors, uint8_t* tiling) {
 }
 
 constexpr KernelBody kBodies[] = {Call<ascend_sigmoid_float>, Call<ascend_sigmoid_half>,
-                                  Call<ascend_sigmoid_bfloat16>};
+#if CPUSIM_HAS_BFLOAT16
+                                  Call<ascend_sigmoid_bfloat16>
+#endif
+};
 
 int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     SigmoidTiling tiling;
+    const int supported = CheckDtype(problem->dtype, kBodies, "sigmoid", error);
+    if (supported != ASCEND_OK) return supported;
     const TilingStatus status = TileSigmoid(problem->sizes[0], ElementBytes(problem->dtype),
                                             EmulatedPlatform(), &tiling);
     return PlanElementwise(status, tiling, "sigmoid", plan, error);

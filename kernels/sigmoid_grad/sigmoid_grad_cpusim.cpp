@@ -15,11 +15,13 @@
 #undef DTYPE_Y
 #undef ascend_sigmoid_grad
 
+#if CPUSIM_HAS_BFLOAT16
 #define DTYPE_Y bfloat16_t
 #define ascend_sigmoid_grad ascend_sigmoid_grad_bfloat16
 #include "op_kernel/ascend_sigmoid_grad.cpp"
 #undef DTYPE_Y
 #undef ascend_sigmoid_grad
+#endif
 
 namespace ascend_ops {
 namespace {
@@ -31,10 +33,15 @@ void Call(const AscendTensor* tensors, uint8_t* tiling) {
 }
 
 constexpr KernelBody kBodies[] = {Call<ascend_sigmoid_grad_float>, Call<ascend_sigmoid_grad_half>,
-                                  Call<ascend_sigmoid_grad_bfloat16>};
+#if CPUSIM_HAS_BFLOAT16
+                                  Call<ascend_sigmoid_grad_bfloat16>
+#endif
+};
 
 int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     SigmoidGradTiling tiling;
+    const int supported = CheckDtype(problem->dtype, kBodies, "sigmoid_grad", error);
+    if (supported != ASCEND_OK) return supported;
     const TilingStatus status = TileSigmoidGrad(problem->sizes[0], ElementBytes(problem->dtype),
                                             EmulatedPlatform(), &tiling);
     return PlanElementwise(status, tiling, "sigmoid_grad", plan, error);

@@ -15,6 +15,9 @@
 #error "cpusim: __NPU_ARCH__ must be 1001 (910A), 2002 (310P), 2201 (A2, A3) or 3510 (950)"
 #endif
 
+// For the preprocessor: a file cannot even name a kernel that the SoC lacks the type for.
+#define CPUSIM_HAS_BFLOAT16 (__NPU_ARCH__ == 2201 || __NPU_ARCH__ == 3510)
+
 namespace cpusim {
 
 template <typename A, typename B>
@@ -34,12 +37,16 @@ inline constexpr uint32_t kRepeatBytes = 256;  // what a vector instruction does
 inline constexpr uint32_t kUnifiedBufferBytes = kArch == 2201   ? 192 * 1024 - 8 * 1024 - 256
                                                 : kArch == 3510 ? 248 * 1024 - 8 * 1024
                                                                 : 256 * 1024 - 8 * 1024;
-inline constexpr bool kHasBfloat16 = kArch == 2201 || kArch == 3510;
+inline constexpr bool kHasBfloat16 = CPUSIM_HAS_BFLOAT16;
 inline constexpr bool kHasBfloat16Arithmetic = kArch == 3510;
 inline constexpr bool kHasDataCopyPad = kArch == 2201 || kArch == 3510;
 // Beyond this the destination row of DataCopyPad does not fit its length field.
 inline constexpr uint32_t kPadCopyRowBytes = 2097151;
 inline constexpr uint32_t kPadCopyRows = 4095;
+// Tensors that the queues of one position may have taken at once: each holds a hardware event.
+inline constexpr int kTakenTensors = kArch == 1001 ? 4 : 8;
+inline constexpr int kBuffersOfAKernel = 64;  // all InitBuffer calls together
+inline constexpr int kEventIds = 8;           // 0 to 7 for each pair of pipes
 
 // Exp, Div, Reciprocal, Ln, Sqrt, Rsqrt.
 template <typename T>

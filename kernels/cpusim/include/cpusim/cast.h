@@ -57,6 +57,7 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
     if constexpr (cpusim::kChecked) {
         detail::CheckOperand(dst, count, "Cast");
         detail::CheckOperand(src, count, "Cast");
+        detail::CheckOverlap(dst, src, count, "Cast");
         cpusim::ObserveRead(PIPE_V, src.Bytes(), uint64_t{count} * sizeof(U), "Cast");
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), uint64_t{count} * sizeof(T), "Cast");
         const bool exact = cpusim::kSame<T, float> && cpusim::kOneOf<U, half, bfloat16_t>;

@@ -15,12 +15,24 @@
 
 namespace cpusim {
 
+using AscendC::TPosition;
+
 inline constexpr int kPipeCount = 8;
 using Clock = std::array<uint32_t, kPipeCount>;
 
 // A rule of the hardware that a kernel broke; the text names operator, core, tile and address.
 class Violation : public std::runtime_error {
     using std::runtime_error::runtime_error;
+};
+
+// A range of global memory that a core touched; used to find cores in each other's way.
+struct GlobalAccess {
+    enum class Kind : uint8_t { kRead, kWrite, kAtomic };
+    const uint8_t* begin;
+    const uint8_t* end;
+    int64_t core;
+    Kind kind;
+    const char* instruction;
 };
 
 class Checker {
@@ -32,7 +44,8 @@ class Checker {
 
     void Read(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
     void Write(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
-    void Global(const void* address, uint64_t bytes, const char* instruction) const;
+    void Global(GlobalAccess::Kind kind, const void* address, uint64_t bytes,
+                const char* instruction);
     [[noreturn]] void Fail(const char* instruction, const std::string& rule,
                            const void* address) const;
 
@@ -47,10 +60,13 @@ class Checker {
     // Event flags that were set and not yet waited for, by (event, id).
     void SetFlag(int event, int id, pipe_t source);
     void WaitFlag(int event, int id, pipe_t destination);
-    void Finish() const;  // refuses flags and buffers that are still pending
-
-    void BufferTaken() { ++buffers_taken_; }
-    void BufferFreed() { --buffers_taken_; }
+    // The tensors that the queues of a position have given out and not got back.
+    void TakeTensor(TPosition position, const void* address);
+    void FreeTensor(TPosition position) { --taken_[static_cast<int>(position)]; }
+    void CountBuffers(int count, const void* address);  // of InitBuffer
+    // At the end of a kernel: refuses pending flags and tensors and an atomic mode left on, and
+    // gives what the core touched in global memory.
+    std::vector<GlobalAccess> Finish(bool atomic_left_on);
 
    private:
     struct Block {  // shadow of 32 bytes
@@ -67,7 +83,9 @@ class Checker {
     std::string operator_name_;
     int64_t core_ = 0;
     int64_t tile_ = -1;
-    int64_t buffers_taken_ = 0;
+    std::array<int, static_cast<int>(TPosition::MAX)> taken_{};
+    int buffers_ = 0;
+    std::vector<GlobalAccess> accesses_;
     const uint8_t* unified_buffer_ = nullptr;
     std::vector<std::pair<const uint8_t*, uint64_t>> global_;
     std::vector<Block> blocks_;
@@ -79,5 +97,9 @@ class Checker {
     };
     std::vector<Flag> flags_;
 };
+
+// Throws Violation when two cores touched the same bytes, one of them writing, and not both by
+// atomic adds: nothing orders cores among each other.
+void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> accesses);
 
 }  // namespace cpusim

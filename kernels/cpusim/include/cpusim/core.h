@@ -49,11 +49,21 @@ inline void ObserveWrite([[maybe_unused]] pipe_t pipe, [[maybe_unused]] const vo
 #endif
 }
 
-// Shows an access to global memory.
-inline void ObserveGlobal([[maybe_unused]] const void* address, [[maybe_unused]] uint64_t bytes,
-                          [[maybe_unused]] const char* instruction) {
+// Shows a read of global memory, or a store, which adds in the core's atomic mode.
+inline void ObserveGlobalRead([[maybe_unused]] const void* address, [[maybe_unused]] uint64_t bytes,
+                              [[maybe_unused]] const char* instruction) {
 #if CPUSIM_CHECKED
-    ThisCore().checker.Global(address, bytes, instruction);
+    ThisCore().checker.Global(GlobalAccess::Kind::kRead, address, bytes, instruction);
+#endif
+}
+
+inline void ObserveGlobalStore([[maybe_unused]] const void* address,
+                               [[maybe_unused]] uint64_t bytes,
+                               [[maybe_unused]] const char* instruction) {
+#if CPUSIM_CHECKED
+    const bool adds = ThisCore().atomic == AtomicMode::kAdd;
+    ThisCore().checker.Global(adds ? GlobalAccess::Kind::kAtomic : GlobalAccess::Kind::kWrite,
+                              address, bytes, instruction);
 #endif
 }
 

@@ -41,6 +41,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
     detail::CheckUnifiedAddress(dst.Bytes(), "DataCopy");
     dst.CheckIndex(0, count, "DataCopy");
     src.CheckRange(0, count, "DataCopy");
+    cpusim::ObserveGlobalRead(src.Data(), bytes, "DataCopy");
     cpusim::ObserveWrite(PIPE_MTE2, dst.Bytes(), bytes, "DataCopy");
     __builtin_memcpy(dst.Bytes(), src.Data(), bytes);
 }
@@ -52,6 +53,7 @@ inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, cons
     detail::CheckUnifiedAddress(src.Bytes(), "DataCopy");
     src.CheckIndex(0, count, "DataCopy");
     dst.CheckRange(0, count, "DataCopy");
+    cpusim::ObserveGlobalStore(dst.Data(), bytes, "DataCopy");
     cpusim::ObserveRead(PIPE_MTE3, src.Bytes(), bytes, "DataCopy");
     detail::Store(dst.Data(), src.Data(), bytes);
 }
@@ -97,6 +99,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
                        "DataCopyPad");
         src.CheckRange((in - reinterpret_cast<const uint8_t*>(src.Data())) / sizeof(T),
                        (body + sizeof(T) - 1) / sizeof(T), "DataCopyPad");
+        cpusim::ObserveGlobalRead(in, body, "DataCopyPad");
         detail::FillPadding(reinterpret_cast<T*>(out), left, padParams.paddingValue, "DataCopyPad");
         cpusim::ObserveWrite(PIPE_MTE2, out + left * sizeof(T), body, "DataCopyPad");
         __builtin_memcpy(out + left * sizeof(T), in, body);
@@ -123,6 +126,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
         src.CheckIndex((in - src.Bytes()) / sizeof(T), body / sizeof(T), "DataCopyPad");
         dst.CheckRange((out - reinterpret_cast<uint8_t*>(dst.Data())) / sizeof(T),
                        (body + sizeof(T) - 1) / sizeof(T), "DataCopyPad");
+        cpusim::ObserveGlobalStore(out, body, "DataCopyPad");
         cpusim::ObserveRead(PIPE_MTE3, in, body, "DataCopyPad");
         detail::Store(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in), body);
         in += step;

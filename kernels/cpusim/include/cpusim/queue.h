@@ -57,7 +57,7 @@ class TQueBind {
         if (src == TPosition::VECIN && this == first_queue_) checker.CountTile();
         checker.Order(kPipes.producer, buffer.clock);
         checker.Map(buffer.address, bytes_);
-        checker.BufferTaken();
+        checker.TakeTensor(src, buffer.address);
 #endif
         return Tensor<T>(buffer);
     }
@@ -103,7 +103,7 @@ class TQueBind {
         auto& checker = cpusim::ThisCore().checker;
         buffer.clock = checker.After(kPipes.consumer);
         checker.Unmap(buffer.address, bytes_);
-        checker.BufferFreed();
+        checker.FreeTensor(src);
 #endif
     }
 
@@ -182,6 +182,9 @@ class TPipe {
         const auto bytes = static_cast<uint32_t>(cpusim::RoundUp(len, cpusim::kBlockBytes));
         uint8_t* address = Take(uint64_t{num} * bytes);
         if (address == nullptr || num > detail::kQueueBuffers) return false;
+#if CPUSIM_CHECKED
+        cpusim::ThisCore().checker.CountBuffers(num, address);
+#endif
         if (first_queue_ == nullptr) first_queue_ = &que;
         que.Start(address, num, bytes, first_queue_);
         return true;
@@ -194,6 +197,7 @@ class TPipe {
         buf.address_ = address;
         buf.bytes_ = bytes;
 #if CPUSIM_CHECKED
+        cpusim::ThisCore().checker.CountBuffers(1, address);
         cpusim::ThisCore().checker.Map(address, bytes);
 #endif
         return true;

@@ -69,10 +69,12 @@ class GlobalTensor {
     void SetGlobalBuffer(__gm__ T* buffer) { SetGlobalBuffer(buffer, UINT64_MAX / sizeof(T)); }
     T GetValue(const uint64_t offset) const {
         CheckRange(offset, 1, "GetValue");
+        cpusim::ObserveGlobalRead(data_ + offset, sizeof(T), "GetValue");
         return data_[offset];
     }
     void SetValue(const uint64_t offset, T value) {
         CheckRange(offset, 1, "SetValue");
+        cpusim::ObserveGlobalStore(data_ + offset, sizeof(T), "SetValue");
         data_[offset] = value;
     }
     GlobalTensor operator[](const uint64_t offset) const {
@@ -92,7 +94,6 @@ class GlobalTensor {
     void CheckRange(uint64_t first, uint64_t count, const char* instruction) const {
         cpusim::Require(first + count <= elements_, instruction,
                         "goes beyond the end of the global tensor", data_ + first);
-        cpusim::ObserveGlobal(data_ + first, count * sizeof(T), instruction);
     }
 
    private:

@@ -27,12 +27,25 @@ void CheckOperand(const LocalTensor<T>& tensor, int64_t count, const char* instr
         instruction, "an operand's address must be a multiple of 32 bytes", tensor.Bytes());
 }
 
+// A source and the destination are the same memory or apart; what overlaps in part is overwritten
+// before it is read.
+template <typename To, typename From>
+void CheckOverlap(const LocalTensor<To>& dst, const LocalTensor<From>& src, int64_t count,
+                  const char* instruction) {
+    const uint8_t* dst_end = dst.Bytes() + count * sizeof(To);
+    const uint8_t* src_end = src.Bytes() + count * sizeof(From);
+    const bool apart = dst_end <= src.Bytes() || src_end <= dst.Bytes();
+    cpusim::Require(apart || (dst.Bytes() == src.Bytes() && sizeof(To) == sizeof(From)),
+                    instruction, "source and destination overlap in part", dst.Bytes());
+}
+
 template <typename To, typename From, typename F>
 inline void Unary(const char* instruction, const LocalTensor<To>& dst, const LocalTensor<From>& src,
                   int64_t count, F compute) {
     if constexpr (cpusim::kChecked) {
         CheckOperand(dst, count, instruction);
         CheckOperand(src, count, instruction);
+        CheckOverlap(dst, src, count, instruction);
         cpusim::ObserveRead(PIPE_V, src.Bytes(), count * sizeof(From), instruction);
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), count * sizeof(To), instruction);
     }
@@ -49,6 +62,8 @@ inline void Binary(const char* instruction, const LocalTensor<T>& dst, const Loc
         CheckOperand(dst, count, instruction);
         CheckOperand(src0, count, instruction);
         CheckOperand(src1, count, instruction);
+        CheckOverlap(dst, src0, count, instruction);
+        CheckOverlap(dst, src1, count, instruction);
         cpusim::ObserveRead(PIPE_V, src0.Bytes(), count * sizeof(T), instruction);
         cpusim::ObserveRead(PIPE_V, src1.Bytes(), count * sizeof(T), instruction);
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), count * sizeof(T), instruction);
@@ -74,7 +89,24 @@ inline auto ThroughFloat(F compute) {
 
 }  // namespace detail
 
-template <typename T>
+// On 950 the functions have a template argument that chooses the algorithm; elsewhere none.
+#if __NPU_ARCH__ == 3510
+enum class ExpAlgo { INTRINSIC = 0 };
+enum class DivAlgo { INTRINSIC = 0 };
+struct ExpConfig {
+    ExpAlgo algo = ExpAlgo::INTRINSIC;
+};
+struct DivConfig {
+    DivAlgo algo = DivAlgo::INTRINSIC;
+};
+constexpr ExpConfig DEFAULT_EXP_CONFIG = {ExpAlgo::INTRINSIC};
+constexpr DivConfig DEFAULT_DIV_CONFIG = {DivAlgo::INTRINSIC};
+#define CPUSIM_CONFIG(type, value) , const type& config = value
+#else
+#define CPUSIM_CONFIG(type, value)
+#endif
+
+template <typename T CPUSIM_CONFIG(ExpConfig, DEFAULT_EXP_CONFIG)>
 inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {
     static_assert(cpusim::kFloatMath<T>, "Exp takes half and float only");
     detail::Unary("Exp", dst, src, count,
@@ -132,7 +164,7 @@ inline void Mul(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
                    detail::ThroughFloat<T>([](auto a, auto b) { return a * b; }));
 }
 
-template <typename T>
+template <typename T CPUSIM_CONFIG(DivConfig, DEFAULT_DIV_CONFIG)>
 inline void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
                 const int32_t& count) {
     static_assert(cpusim::kFloatMath<T>, "Div takes half and float only");
