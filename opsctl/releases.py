@@ -148,6 +148,11 @@ class ReleaseStore:
         app = directory / "app"
         tell(f"copying {sources.files} files of {project.service.app.directory}")
         source = copy_entries(sources.app, sources.app_rules, app, interrupt)
+        if manifest_digest(source) != sources.app_digest:
+            raise BuildFailed(
+                f"{sources.app} changed while {name} was built",
+                next_step="Wait until whatever writes there is done, then run the same again",
+            )
         model = self._keep_model(sources, tell, interrupt)
         launch = launch_of(project, app, model)
         built = source
@@ -155,11 +160,6 @@ class ReleaseStore:
             log = self._service_dir / "logs" / f"{name}-build.log"
             run_build(project.service.app, launch, name, log, interrupt)
             built = freeze(app)
-        if manifest_digest(source) != sources.app_digest:
-            raise BuildFailed(
-                f"{sources.app} changed while {name} was built",
-                next_step="Wait until whatever writes there is done, then run the same again",
-            )
         _write_json(directory / "manifest.json", {"source": source, "built": built})
         return Release(
             name=name,
