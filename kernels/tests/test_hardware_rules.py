@@ -98,7 +98,8 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     include = [f"-I{KERNELS / name}" for name in (".", "cpusim/include", "runtime")]
     flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-DCPUSIM_CHECKED=1", "-D__NPU_ARCH__=2201"]
     library = folder / "mutants.so"
-    subprocess.run(["g++", *flags, *include, *parts, "-o", library], check=True)
+    command = ["g++", *flags, *include, *map(str, parts), "-o", str(library)]
+    subprocess.run(command, check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -123,8 +124,9 @@ def test_the_python_mirror_of_the_abi_has_the_sizes_of_c(tmp_path: Path) -> None
         '#include <stdio.h>\n#include "ascend_abi.h"\nint main(void) { printf("%zu %zu %zu %zu",'
         " sizeof(AscendError), sizeof(AscendProblem), sizeof(AscendPlan), sizeof(AscendTensor)); }"
     )
-    command = ["gcc", f"-I{KERNELS / 'runtime'}", source, "-o", tmp_path / "sizes"]
+    program = str(tmp_path / "sizes")
+    command = ["gcc", f"-I{KERNELS / 'runtime'}", str(source), "-o", program]
     subprocess.run(command, check=True)
-    printed = subprocess.run([tmp_path / "sizes"], capture_output=True, text=True, check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True)
     sizes = [ctypes.sizeof(part) for part in (_Error, _Problem, _Plan, _Tensor)]
     assert [int(word) for word in printed.stdout.split()] == sizes
