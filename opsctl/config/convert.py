@@ -122,11 +122,14 @@ class Converter:
         """A settings class from a map: unknown and missing keys, then relations between keys."""
         before = len(self._problems)
         known = fields_of(wanted)
+        meant = set()
         for name, entry in node.entries.items():
             if name not in known:
+                meant.add(nearest(name, known))
                 self._problems.add(entry.line, entry.path, _unknown(name, wanted))
         for name, field in known.items():
-            if name not in node.entries and is_required(field):
+            # A key that was only misspelt is told as such, and not as missing too.
+            if name not in node.entries and is_required(field) and name not in meant:
                 found = f"the required key is missing; allowed: {allowed(types_of(wanted)[name])}"
                 self._problems.add(node.line, node.child_path(name), found)
         values = {
@@ -190,11 +193,11 @@ class Converter:
             value = node.resolved.value
             if isinstance(value, str) and info.choices:
                 near = nearest(value, info.choices)
-                what += f'; did you mean "{near}"?' if near else ""
+                what += f' (did you mean "{near}"?)' if near else ""
             elif str in options_of(wanted) and not info.choices and value is not None:
                 what += f' (write "{shown(node.text)}" in quotes)'
         elif isinstance(node, MapNode) and wanted is not Any:
-            what += "; is the indentation right?"
+            what += " (is the indentation right?)"
         self._problems.add(node.line, node.path, what)
         return INVALID
 
@@ -215,10 +218,10 @@ def _unknown(name: str, settings: type) -> str:
     near = nearest(name, known)
     what = "unknown key"
     if near:
-        return f'{what}; did you mean "{near}"?'
+        return f'{what} (did you mean "{near}"?)'
     elsewhere = _place_of(name, settings)
     if elsewhere:
-        return f'{what} here; did you mean "{elsewhere}"?'
+        return f'{what} here (did you mean "{elsewhere}"?)'
     listed = ", ".join(list(known)[:KNOWN_KEYS_MAX])
     return f"{what}; allowed: {listed}"
 

@@ -83,7 +83,8 @@ class MapNode(_BaseNode):
 
     def child_path(self, name: str) -> str:
         """The full path of one of its keys."""
-        return f"{self.path}.{shown(name)}" if self.path else shown(name)
+        part = shown(name) or '""'
+        return f"{self.path}.{part}" if self.path else part
 
 
 Node = ScalarNode | ListNode | MapNode

@@ -41,8 +41,8 @@ def check_overrides(root: MapNode, problems: Problems) -> None:
         for name, entry in overrides.entries.items():
             if name != EVERY_SERVICE and name not in known:
                 near = nearest(name, known)
-                hint = f'did you mean "{near}"?' if near else f"allowed: {_listed(known)}, *"
-                problems.add(entry.line, entry.path, f"there is no such service; {hint}")
+                hint = f' (did you mean "{near}"?)' if near else f"; allowed: {_listed(known)}, *"
+                problems.add(entry.line, entry.path, f"there is no such service{hint}")
             if not isinstance(entry.node, MapNode):
                 problems.add(entry.line, entry.path, f"found {entry.node}; allowed: a map of keys")
 

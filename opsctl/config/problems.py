@@ -38,7 +38,9 @@ class ConfigFileError(ConfigError):
         rest = [str(problem) for problem in problems[1:]]
         if left_out:
             rest.append(f"(and {left_out} more)")
-        why = "\n  ".join([f"{len(problems) - 1 + left_out} more problems", *rest]) if rest else ""
+        count = len(problems) - 1 + left_out
+        head = f"and {count} more problem{'s' if count > 1 else ''}"
+        why = "\n  ".join([head, *rest]) if rest else ""
         from opsctl.config.keys import nearest_documented  # only when something is wrong
 
         section = nearest_documented(problems[0].key)

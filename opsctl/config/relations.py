@@ -110,7 +110,7 @@ def _app(value: s.App, at: Section) -> None:
         except placeholders.BadPlaceholder as error:
             known = ", ".join(f"{{{name}}}" for name in placeholders.KNOWN)
             near = nearest(error.name, placeholders.KNOWN) if error.name else ""
-            hint = f"; did you mean {{{near}}}?" if near else ""
+            hint = f" (did you mean {{{near}}}?)" if near else ""
             at.wrong(f"command[{index}]", f"{error}; allowed: {known}, {{{{ and }}}}{hint}")
     for key, names in (("env", value.env), ("secrets", value.secrets)):
         for name in names:
@@ -253,7 +253,7 @@ def _config(value: s.Config, at: Section) -> None:
         for name in names:
             if not re.fullmatch(NAME, name):
                 at.wrong(
-                    f"{section}.{shown(name)}",
+                    f"{section}.{shown(name)}" if name else f'{section}.""',
                     "allowed in names: a-z, 0-9 and -, a letter first, 63 characters at most",
                 )
 

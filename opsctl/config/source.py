@@ -102,6 +102,11 @@ def _line(event: yaml.Event) -> int:
     return int(mark.line) + 1 if mark else 1
 
 
+def _short(tag: str) -> str:
+    """A tag as it is written in files."""
+    return shown(tag.replace("tag:yaml.org,2002:", "!!", 1))
+
+
 class _Builder:
     """Turns parser events into nodes."""
 
@@ -157,7 +162,7 @@ class _Builder:
         path = self._path(frame)
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self._problems.add(line, path, f"tag {shown(tag)} is not allowed; write a plain value")
+            self._problems.add(line, path, f"tag {_short(tag)} is not allowed; write a plain value")
         if isinstance(event, yaml.ScalarEvent):
             scalar = ScalarNode(line, path, event.value, event.style not in (None, ""))
             if event.anchor:

@@ -322,7 +322,7 @@ def _name(source: random.Random) -> Mutant:
     new = source.choice(("Web", "we_b", "-web", "web-", "9web", '""', "w" * 64, '"a b"', '"ü"'))
     lines = LINES.copy()
     lines[place.line - 1] = f"  {new}:"
-    shown = new.strip('"') if len(new) < 60 else new[:59] + "…"
+    shown = (new.strip('"') or new) if len(new) < 60 else new[:59] + "…"
     return Mutant("bad name", _encoded(lines), 0, f"{kind}.{shown}")
 
 
