@@ -49,6 +49,12 @@ class _Work:
     since_s: float = field(default_factory=time.monotonic)
 
 
+@dataclass(frozen=True)
+class _Batch:
+    works: Sequence[_Work]
+    started_s: float
+
+
 def _ignore(_size: int, _seconds: float) -> None:
     """Observes nothing."""
 
@@ -65,7 +71,7 @@ class Batcher:
         self._limits = limits
         self._observe = observe
         self._lanes: dict[Hashable, deque[_Work]] = {}
-        self._running: dict[asyncio.Future[Any], float] = {}
+        self._running: dict[asyncio.Future[Any], _Batch] = {}
         self._pool = ThreadPoolExecutor(limits.workers, thread_name_prefix="batch")
         self._pump_is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -102,15 +108,16 @@ class Batcher:
     def oldest_s(self) -> float:
         """Seconds since the oldest waiting request came or the oldest running batch started."""
         waiting = [works[0].since_s for works in self._lanes.values() if works]
-        oldest = min([*waiting, *self._running.values()], default=math.inf)
+        started = [batch.started_s for batch in self._running.values()]
+        oldest = min([*waiting, *started], default=math.inf)
         return max(0.0, time.monotonic() - oldest) if oldest < math.inf else 0.0
 
     def close(self) -> None:
-        """Refuses what still waits and lets the worker threads end; does not wait for them."""
-        for works in self._lanes.values():
-            for work in works:
-                if not work.future.done():
-                    work.future.set_exception(Unavailable("the service has stopped"))
+        """Refuses what waits or runs, and lets the worker threads end; does not wait for them."""
+        running = (batch.works for batch in self._running.values())
+        for work in itertools.chain(*self._lanes.values(), *running):
+            if not work.future.done():
+                work.future.set_exception(Unavailable("the service has stopped"))
         self._lanes.clear()
         self.queued = 0
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -174,22 +181,17 @@ class Batcher:
 
     def _start(self, lane: Hashable, works: list[_Work]) -> None:
         loop = asyncio.get_running_loop()
-        started_s = time.monotonic()
-        batch = loop.run_in_executor(self._pool, self._run_batch, lane, works)
-        self._running[batch] = started_s
-        batch.add_done_callback(lambda done: self._finish(done, works, started_s))
+        run = loop.run_in_executor(self._pool, self._run_batch, lane, works)
+        self._running[run] = _Batch(works, time.monotonic())
+        run.add_done_callback(self._finish)
 
-    def _finish(
-        self,
-        batch: asyncio.Future[list[dict[str, Array] | Exception]],
-        works: Sequence[_Work],
-        started_s: float,
-    ) -> None:
-        del self._running[batch]
-        if batch.cancelled():
+    def _finish(self, run: asyncio.Future[list[dict[str, Array] | Exception]]) -> None:
+        batch = self._running.pop(run)
+        if run.cancelled():
             return
-        self._observe(sum(work.size for work in works), time.monotonic() - started_s)
-        for work, result in zip(works, batch.result(), strict=True):
+        size = sum(work.size for work in batch.works)
+        self._observe(size, time.monotonic() - batch.started_s)
+        for work, result in zip(batch.works, run.result(), strict=True):
             if work.future.done():
                 continue
             if isinstance(result, Exception):

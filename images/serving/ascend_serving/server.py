@@ -121,6 +121,7 @@ async def _drain(
     why = "second signal" if signals.second.is_set() else f"{options.drain_timeout_s:g} s are over"
     cut_off = service.in_flight
     _LOG.error("stopping before the drain was done (%s): %d requests cut off", why, cut_off)
+    service.close()  # what is cut off gets a 503 and not a reset
     rest.force_exit = True
     await task
     return _CUT_OFF if cut_off else 0
