@@ -131,7 +131,7 @@ class Journal:
         _kill_point("before", self._appended + 1)
         self._write(self._path(number), record)
         self._appended += 1
-        if record not in self.read(number).records:
+        if record.hash not in {known.hash for known in self.read(number).records}:
             raise superseded()
         self.epoch = record.epoch
         self.cost_s += time.perf_counter() - started
@@ -189,11 +189,12 @@ class Journal:
 def make_record(
     tail: Record | None, epoch: int, now: float, kind: str, data: Mapping[str, Any]
 ) -> Record:
-    """The record that follows `tail`."""
+    """The record that follows `tail`; its data as a reader will see it (lists, text keys)."""
+    data = json.loads(json.dumps(data))
     seq = tail.seq + 1 if tail else 1
     prev = tail.hash if tail else GENESIS
     body = {
-        "seq": seq, "epoch": epoch, "time": now, "kind": kind, "data": dict(data), "prev": prev
+        "seq": seq, "epoch": epoch, "time": now, "kind": kind, "data": data, "prev": prev
     }  # fmt: skip
     return Record(**body, hash=_hash(body))  # type: ignore[arg-type]
 

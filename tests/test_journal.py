@@ -44,6 +44,13 @@ def test_the_hash_is_sha256_of_the_canonical_record(tmp_path: Path) -> None:
     assert record.hash == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_data_that_json_spells_otherwise_is_no_lost_race(tmp_path: Path) -> None:
+    writer = journal(tmp_path / "j")
+    writer.append("opened", OPENED)
+    writer.append("passed", {"sizes": {16: (1.5, 2), 4: float("inf")}})
+    assert writer.last().records[1].data == {"sizes": {"16": [1.5, 2], "4": float("inf")}}
+
+
 def test_each_rollout_has_a_file_and_the_chain_spans_them(tmp_path: Path) -> None:
     writer = journal(tmp_path / "j")
     for _ in range(3):
