@@ -1,0 +1,85 @@
+"""`python -m opsctl.targets.supervisor --dir SERVICE_DIR`: started by `start.ensure_running`.
+
+Exit codes for the keeper: 0 the work is done; 3 it can't be done by this version; any other: the
+keeper starts it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from opsctl.errors import TargetUnreachable
+from opsctl.targets.supervisor.core import Supervisor
+from opsctl.targets.supervisor.layout import Layout
+from opsctl.targets.supervisor.server import serve
+
+LOCK_WAIT_S = 5.0
+"""How long a supervisor that is being replaced may take to end."""
+
+ENDED_BY_SIGNAL = 1
+CANNOT_WORK = 3
+
+
+def main() -> int:
+    """Run the supervisor until its work is done."""
+    parser = argparse.ArgumentParser(prog="opsctl-supervisor")
+    parser.add_argument("--dir", type=Path, required=True)
+    layout = Layout(parser.parse_args().dir.resolve())
+    # The keeper's shell ignores SIGINT in the background; replicas must not inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.umask(0o077)
+    for folder in (layout.run, layout.logs, layout.inbox):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(layout.run)
+    lock = _locked(layout)
+    if lock is None:
+        return 0
+    layout.pid_file.write_text(f"{os.getpid()}\n")
+    try:
+        return asyncio.run(_run(layout))
+    except TargetUnreachable as error:
+        print(error, file=sys.stderr, flush=True)
+        return CANNOT_WORK
+
+
+def _locked(layout: Layout) -> TextIO | None:
+    """The lock that makes this the only supervisor; None when another one lives."""
+    lock = layout.lock_file.open("w")
+    limit = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                lock.close()
+                return None
+            time.sleep(0.05)
+
+
+async def _run(layout: Layout) -> int:
+    supervisor = Supervisor(layout, dict(os.environ))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _end, supervisor)
+    await supervisor.load()
+    server = await serve(supervisor)
+    try:
+        return await supervisor.run()
+    finally:
+        server.close()
+
+
+def _end(supervisor: Supervisor) -> None:
+    supervisor.exit_code = ENDED_BY_SIGNAL
+    supervisor.wake()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""All replicas of a service: those that run, those that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from opsctl.model import DesiredState, Replica, Role
+from opsctl.targets.supervisor import launch as launching
+from opsctl.targets.supervisor import procfs
+from opsctl.targets.supervisor.balancer import BALANCER_MARK
+from opsctl.targets.supervisor.haproxy_config import Server
+from opsctl.targets.supervisor.replica import ReplicaPlan, ReplicaRunner, Surroundings
+from opsctl.targets.supervisor.traffic_plan import Member
+
+MEMORY_WATCH_S = 0.25
+SCAN_S = 1.0
+"""How long a scan of the process table is believed."""
+
+
+def plans(state: DesiredState) -> dict[str, ReplicaPlan]:
+    """The replicas that a state wants, by name: r12-1, r12-2, and r11-b1 for a baseline copy."""
+    wanted = {}
+    for share in state.shares:
+        mark = "b" if share.role == "baseline" else ""
+        for number in range(1, share.replicas + 1):
+            name = f"{share.release}-{mark}{number}"
+            wanted[name] = ReplicaPlan(name, share.release, share.role, share.cpus)
+    return wanted
+
+
+class Fleet:
+    """The replicas by name."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.runners: dict[str, ReplicaRunner] = {}
+        self._around = around
+        self._members: dict[int, list[int]] = {}
+        self._scanned_at = float("-inf")
+
+    def rename(self, service: str, environment: str) -> None:
+        """Name the service for the environment of replicas that are started from now on."""
+        household = dataclasses.replace(
+            self._around.household, service=service, environment=environment
+        )
+        self._around = dataclasses.replace(self._around, household=household)
+
+    def adopt(self, records: list[dict[str, Any]]) -> None:
+        """Take over what runs already; what is marked as ours and is nobody's is killed."""
+        layout = self._around.household.layout
+        found = procfs.marked(layout.service_dir)
+        known = {record["name"]: record for record in records}
+        for pid, env in found.items():
+            name = env.get("OPSCTL_REPLICA", "")
+            if name and name not in known and pid in procfs.sessions():
+                known[name] = _record_of(pid, name, env)
+        sessions: set[int] = set()
+        for record in known.values():
+            plan = ReplicaPlan(record["name"], record["release"], record["role"])
+            try:
+                launch = launching.load(layout, plan.release)
+            except Exception as error:  # noqa: BLE001  (told; the process is then an orphan)
+                self._around.tell(plan.release, f"{plan.name} can't be adopted: {error}")
+                continue
+            runner = ReplicaRunner(plan, launch, self._around)
+            adopted = runner.adopt(record)
+            if adopted:
+                sessions.add(record["pid"])
+                self._around.tell(plan.release, f"{plan.name} adopted: pid {record['pid']}")
+            self.runners[plan.name] = runner
+            runner.begin()
+        self._kill_orphans(found, sessions)
+
+    def _kill_orphans(self, found: Mapping[int, Mapping[str, str]], sessions: set[int]) -> None:
+        of_session = {p: s for s, members in procfs.sessions().items() for p in members}
+        for pid, env in found.items():
+            if BALANCER_MARK in env or of_session.get(pid) in sessions or pid not in of_session:
+                continue
+            os.kill(pid, signal.SIGKILL)
+            release = env.get("OPSCTL_RELEASE", "")
+            self._around.tell(release, f"orphan pid {pid} of {release} killed")
+
+    def start_missing(self, wanted: Mapping[str, ReplicaPlan]) -> None:
+        """Start replicas that are wanted and not there; pin those whose CPUs changed."""
+        for name, plan in wanted.items():
+            runner = self.runners.get(name)
+            if runner is None:
+                launch = launching.load(self._around.household.layout, plan.release)
+                self.runners[name] = ReplicaRunner(plan, launch, self._around)
+                self.runners[name].begin()
+            elif runner.plan.cpus != plan.cpus and not runner.stopping:
+                runner.plan = plan
+                if runner.process is not None:
+                    members = self.members(fresh=True).get(runner.process.pid, [])
+                    runner.pin(plan.cpus or runner.launch.cpus, members)
+
+    def balanced(
+        self, wanted: Mapping[str, ReplicaPlan], present: Mapping[str, Server]
+    ) -> list[Member]:
+        """Serving replicas that are ready, or stand in the balancer already."""
+        found = []
+        for name, runner in self.runners.items():
+            if runner.plan.role != "serving" or runner.stopping:
+                continue
+            if runner.ready or name in present:
+                rule = runner.launch.health
+                seat = runner.seat
+                server = Server(name, seat.port, seat.health_port, rule.path, rule.interval_s)
+                found.append(Member(server, runner.ready, name in wanted))
+        return found
+
+    def members(self, *, fresh: bool = False) -> dict[int, list[int]]:
+        """Processes by session; a scan of the process table at most each second."""
+        now = time.monotonic()
+        if fresh or now - self._scanned_at > SCAN_S:
+            self._members, self._scanned_at = procfs.sessions(), now
+        return self._members
+
+    def observed(self) -> tuple[Replica, ...]:
+        """All replicas as `observe` reports them."""
+        members = self.members()
+        return tuple(
+            runner.observed(self._rss(runner, members)) for runner in self.runners.values()
+        )
+
+    def restarts(self, release: str) -> int:
+        return sum(r.restarts for r in self.runners.values() if r.plan.release == release)
+
+    def failed_probes(self, release: str) -> int:
+        """The longest row of failed readiness probes of a replica that had been ready."""
+        of_release = (r for r in self.runners.values() if r.plan.release == release and r.proved)
+        return max((runner.failed_probes for runner in of_release), default=0)
+
+    def taken_ports(self) -> set[int]:
+        return {
+            port for r in self.runners.values() for port in (r.seat.port, r.seat.health_port)
+        }
+
+    async def watch_memory(self) -> None:
+        """Kill replicas that are over their limit. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(MEMORY_WATCH_S)
+            limited = [r for r in self.runners.values() if r.memory.limit_mb is not None]
+            if not limited:
+                continue
+            members = self.members()
+            for runner in limited:
+                if runner.memory.by_watchdog:
+                    excess = runner.memory.excess(self._rss(runner, members))
+                    if excess:
+                        runner.kill(excess)
+                elif runner.memory.kernel_killed:
+                    runner.kill(runner.memory.verdict())
+
+    def _rss(self, runner: ReplicaRunner, members: Mapping[int, list[int]]) -> int:
+        process = runner.process
+        if process is None or not process.running:
+            return 0
+        return procfs.rss_bytes(members.get(process.pid, [process.pid]))
+
+
+def _record_of(pid: int, name: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """A replica's record made from its environment, when the supervisor's memory is lost."""
+    found = procfs.identity(pid)
+    role: Role = "baseline" if name.partition("-")[2].startswith("b") else "serving"
+    return {
+        "name": name,
+        "release": env["OPSCTL_RELEASE"],
+        "role": role,
+        "pid": pid,
+        "start_ticks": found.start_ticks if found else 0,
+        "port": int(env["OPSCTL_PORT"]),
+        "health_port": int(env["OPSCTL_HEALTH_PORT"]),
+        "restarts": 0,
+        "proved": False,
+        "ready": False,
+    }

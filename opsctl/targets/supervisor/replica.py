@@ -1,0 +1,378 @@
+"""One replica: started, watched, probed, restarted when it dies, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from opsctl import shell
+from opsctl.errors import OpsctlError
+from opsctl.model import Phase, Replica, Role
+from opsctl.ports import owned_by, port_holder
+from opsctl.targets.supervisor import launch as launching
+from opsctl.targets.supervisor import ports, probe, procfs
+from opsctl.targets.supervisor.backoff import CrashHistory
+from opsctl.targets.supervisor.events import Tell
+from opsctl.targets.supervisor.launch import Household, Launch, Seat
+from opsctl.targets.supervisor.log_tail import last_lines
+from opsctl.targets.supervisor.memory import MemoryLimit
+from opsctl.targets.supervisor.probe import ProbeResult
+from opsctl.targets.supervisor.procfs import Identity
+from opsctl.targets.supervisor.watched import WatchedProcess, kill_session
+
+HOST = "127.0.0.1"
+START_PROBE_S = 0.05
+"""Time between probes until the first success: a service that starts fast serves fast."""
+
+LIVE_FAILURES_MAX = 3
+"""Failed liveness probes in a row after which a replica is restarted."""
+
+PORT_TRIES_MAX = 5
+KILL_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class ReplicaPlan:
+    """Which replica is wanted."""
+
+    name: str
+    release: str
+    role: Role
+    cpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What replicas need of the supervisor."""
+
+    household: Household
+    tell: Tell
+    changed: Callable[[], None]
+    """Called when a replica's phase or process changed."""
+    port_range: Callable[[], tuple[int, int]]
+    taken_ports: Callable[[], set[int]]
+    crashed: Callable[[str], None]
+    """Called with a replica's name as soon as its process ended."""
+
+
+class ReplicaRunner:
+    """Keeps one replica running until `stop`."""
+
+    def __init__(self, plan: ReplicaPlan, launch: Launch, around: Surroundings) -> None:
+        self.plan = plan
+        self.launch = launch
+        self.seat = Seat(plan.name, 0, 0)
+        self.phase: Phase = "starting"
+        self.reason = "not started yet"
+        self.restarts = 0
+        self.exit_code: int | None = None
+        self.ready_streak = 0
+        self.failed_probes = 0
+        """Failed readiness probes in a row since it was ready."""
+        self.proved = False
+        """Whether it has ever been ready since it was made."""
+        self.process: WatchedProcess | None = None
+        self.memory = MemoryLimit(plan.name, launch.memory_mb, around.household.layout.service_dir)
+        self._around = around
+        self._crashes = CrashHistory()
+        self._ready_since: float | None = None
+        self._started_at = 0.0
+        self._log_start = 0
+        self._port_tries = 0
+        self._live_failures = 0
+        self._owned = False
+        self._kill_reason = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Start it, and keep it running."""
+        self._task = asyncio.create_task(self._keep_running(), name=self.plan.name)
+
+    def adopt(self, record: dict[str, Any]) -> bool:
+        """Take over a process of an earlier supervisor; False when it has gone."""
+        self.restarts = record["restarts"]
+        self.proved = record["proved"]
+        self.seat = Seat(self.plan.name, record["port"], record["health_port"])
+        self.process = WatchedProcess.adopt(Identity(record["pid"], record["start_ticks"]))
+        if self.process is not None:
+            self.memory.adopt(self.process.pid)
+            if record["ready"]:
+                # It was ready under the earlier supervisor: one more success confirms it.
+                self.ready_streak = self.launch.health.streak - 1
+                self._ready_since = time.monotonic()
+        return self.process is not None
+
+    def record(self) -> dict[str, Any]:
+        """What the next supervisor needs to adopt it."""
+        identity = self.process.identity if self.process else Identity(0, 0)
+        return {
+            "name": self.plan.name,
+            "release": self.plan.release,
+            "role": self.plan.role,
+            "pid": identity.pid,
+            "start_ticks": identity.start_ticks,
+            "port": self.seat.port,
+            "health_port": self.seat.health_port,
+            "restarts": self.restarts,
+            "proved": self.proved,
+            "ready": self.ready,
+        }
+
+    def observed(self, rss_bytes: int) -> Replica:
+        """The replica as `observe` reports it."""
+        return Replica(
+            name=self.plan.name,
+            release=self.plan.release,
+            role=self.plan.role,
+            phase=self.phase,
+            host=HOST,
+            port=self.seat.port,
+            health_port=self.seat.health_port,
+            pid=self.process.pid if self.process and self.process.running else 0,
+            restarts=self.restarts,
+            exit_code=self.exit_code,
+            reason=self.reason,
+            rss_bytes=rss_bytes,
+            ready_streak=self.ready_streak,
+        )
+
+    @property
+    def ready(self) -> bool:
+        return self.phase == "ready"
+
+    @property
+    def stopping(self) -> bool:
+        return self.phase in ("stopping", "exited")
+
+    async def stop(self) -> None:
+        """SIGTERM, wait as long as the release allows, SIGKILL; its children go with it."""
+        self._say("stopping", "told to stop")
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        process = self.process
+        if process is not None and process.running:
+            process.signal(signal.SIGTERM)
+            if not await process.wait(self.launch.stop_timeout_s):
+                self._tell(f"ignored SIGTERM for {self.launch.stop_timeout_s:g} s and is killed")
+                process.signal(signal.SIGKILL)
+                await process.wait(KILL_WAIT_S)
+        if process is not None:
+            kill_session(process.pid)
+        self.memory.release()
+        self._say("exited", "stopped")
+
+    def kill(self, reason: str) -> None:
+        """End the process at once for a reason that is reported; it is then restarted."""
+        if self.process is not None and self.process.running:
+            self._kill_reason = reason
+            self.process.signal(signal.SIGKILL)
+            kill_session(self.process.pid)
+
+    def pin(self, cpus: Iterable[int], members: Iterable[int]) -> None:
+        """Keep all threads of the replica on `cpus` (all CPUs when empty)."""
+        wanted = set(cpus) or set(range(os.cpu_count() or 1))
+        for pid in members:
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with contextlib.suppress(OSError):
+                        os.sched_setaffinity(int(thread), wanted)
+
+    async def _keep_running(self) -> None:
+        while True:
+            pause_s = 0.0
+            if self.process is None or not self.process.running:
+                pause_s = self._start()
+            if self.process is not None and self.process.running:
+                await self._until_exit(self.process)
+                pause_s = self._after_exit(self.process)
+            self._around.changed()
+            await asyncio.sleep(pause_s)
+
+    def _start(self) -> float:
+        """Start the process; the pause in seconds before the next try when that failed."""
+        self._owned = False
+        self._kill_reason = ""
+        self._live_failures = 0
+        try:
+            self.launch = launching.load(self._around.household.layout, self.plan.release)
+            self._take_seat()
+            popen = self._spawn()
+        except (OSError, OpsctlError) as error:
+            self._say("backoff", f"cannot be started: {error}")
+            self._tell(self.reason)
+            return self._crash_pause()
+        self.process = WatchedProcess.of_child(popen)
+        self.memory.limit(popen.pid)
+        self._say("starting", "started")
+        self._tell(f"started: pid {popen.pid}, port {self.seat.port}")
+        self._around.changed()
+        return 0.0
+
+    def _take_seat(self) -> None:
+        """Keep the old ports when they are free, so that the balancer need not change."""
+        if self.seat.port and all(map(ports.is_free, {self.seat.port, self.seat.health_port})):
+            return
+        low, high = self._around.port_range()
+        taken = self._around.taken_ports()
+        port = ports.choose(low, high, taken)
+        health_port = port
+        if not launching.answers_on_one_port(self.launch):
+            health_port = ports.choose(low, high, taken | {port})
+        self.seat = Seat(self.plan.name, port, health_port)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        household = self._around.household
+        log = household.layout.replica_log(self.plan.name)
+        self._log_start = log.stat().st_size if log.exists() else 0
+        self._started_at = time.monotonic()
+        own = os.sched_getaffinity(0)
+        cpus = set(self.plan.cpus or self.launch.cpus)
+        # The child inherits our affinity, so no thread of it is ever elsewhere.
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        try:
+            return shell.spawn(
+                launching.command(self.launch, self.seat),
+                cwd=self.launch.directory,
+                env=launching.environment(self.launch, self.seat, household),
+                log=log,
+            )
+        finally:
+            if cpus:
+                os.sched_setaffinity(0, own)
+
+    async def _until_exit(self, process: WatchedProcess) -> None:
+        probing = asyncio.create_task(self._probe_on(process))
+        try:
+            await asyncio.wait({process.exited})
+        finally:
+            probing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await probing
+
+    async def _probe_on(self, process: WatchedProcess) -> None:
+        rule = self.launch.health
+        while process.running:
+            result = await probe.get(HOST, self.seat.health_port, rule.path, rule.timeout_s)
+            if result.ok and not self._owned:
+                result = self._prove_owner(process)
+            if process.running:
+                self._take(result)
+            if not result.ok and self._ready_since is not None:
+                await self._check_live()
+            await asyncio.sleep(rule.interval_s if self._owned else START_PROBE_S)
+
+    def _prove_owner(self, process: WatchedProcess) -> ProbeResult:
+        """Whether the answer is the replica's own: somebody else may sit on its port."""
+        members = procfs.sessions().get(process.pid, [])
+        for port in (self.seat.health_port, self.seat.port):
+            if owned_by(port, members):
+                continue
+            stranger = port_holder(port)
+            if stranger is None:
+                return ProbeResult(0, f"nobody listens on its service port {port} yet")
+            self.kill(f"port {port} is held by {stranger}, not by the replica")
+            return ProbeResult(0, self._kill_reason)
+        self._owned = True
+        return ProbeResult(200, "")
+
+    def _take(self, result: ProbeResult) -> None:
+        """Count a probe, and change the phase by it."""
+        if result.ok:
+            self.ready_streak += 1
+            self.failed_probes = 0
+            self._live_failures = 0
+            if self.ready_streak >= self.launch.health.streak and not self.ready:
+                self.proved = True
+                self._ready_since = self._ready_since or time.monotonic()
+                self._say("ready", "")
+                self._tell(f"ready after {time.monotonic() - self._started_at:.1f} s")
+                self._around.changed()
+            return
+        self.ready_streak = 0
+        self.failed_probes += 1
+        if self.phase == "ready":
+            self._tell(f"not ready any more: {result.reason}")
+            self._say("unready", result.reason)
+            self._around.changed()
+        else:
+            self.reason = result.reason
+
+    async def _check_live(self) -> None:
+        """Ask a replica that is not ready whether it lives; a dead one is restarted.
+
+        404: the application has no liveness path, and its process is the only sign of life.
+        """
+        rule = self.launch.health
+        result = await probe.get(HOST, self.seat.health_port, rule.live_path, rule.timeout_s)
+        self._live_failures = 0 if result.ok or result.status == 404 else self._live_failures + 1
+        if self._live_failures >= LIVE_FAILURES_MAX:
+            self.kill(f"killed: not alive, {LIVE_FAILURES_MAX} times: {result.reason}")
+
+    def _after_exit(self, process: WatchedProcess) -> float:
+        """Say why it ended; the pause in seconds before the next start."""
+        self._around.crashed(self.plan.name)
+        self.exit_code = process.exit_code
+        self.ready_streak = 0
+        kill_session(process.pid)
+        reason = self._why_ended(process)
+        never_ready = self._ready_since is None
+        if never_ready and self._port_lost() and self._port_tries < PORT_TRIES_MAX:
+            self._port_tries += 1
+            self._say("starting", reason)
+            self._tell(f"{reason}; trying another port")
+            self.seat = Seat(self.plan.name, 0, 0)
+            return 0.0
+        self.restarts += 1
+        pause_s = self._crash_pause()
+        self._ready_since = None
+        looping = self._crashes.looping(time.monotonic(), self.launch.health.max_restarts)
+        self._say("crash_loop" if looping else "backoff", reason)
+        self._tell(f"{reason}; next start in {pause_s:g} s")
+        return pause_s
+
+    def _crash_pause(self) -> float:
+        now = time.monotonic()
+        healthy_s = now - self._ready_since if self._ready_since is not None else 0.0
+        return self._crashes.record(now, healthy_s, self.launch.health.max_restarts)
+
+    def _port_lost(self) -> bool:
+        """Whether somebody else took a port of ours before the replica could."""
+        return any(port_holder(port) for port in {self.seat.port, self.seat.health_port})
+
+    def _why_ended(self, process: WatchedProcess) -> str:
+        lived_s = time.monotonic() - self._started_at if self._started_at else 0.0
+        reason = self._kill_reason or self.memory.verdict() or _exit_text(process.exit_code)
+        if self._started_at:
+            reason += f" {lived_s:.1f} s after its start"
+        words = [*self.launch.command, *self.launch.env.values()]
+        held = ports.held_by_others(words, ()) if self._ready_since is None else ""
+        log = self._around.household.layout.replica_log(self.plan.name)
+        tail = last_lines(log, self._log_start)
+        parts = [reason, held, f"last log lines: {tail}" if tail else ""]
+        return self.launch.redacted("; ".join(filter(None, parts)))
+
+    def _say(self, phase: Phase, reason: str) -> None:
+        self.phase, self.reason = phase, reason
+
+    def _tell(self, text: str) -> None:
+        self._around.tell(self.plan.release, f"{self.plan.name} {text}")
+
+
+def _exit_text(code: int | None) -> str:
+    if code is None:
+        return "ended (its exit code went to an earlier supervisor)"
+    if code >= 0:
+        return f"exited with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

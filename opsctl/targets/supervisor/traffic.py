@@ -1,0 +1,116 @@
+"""Traffic counters per release that outlive HAProxy's restarts and the removal of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsctl.model import Traffic
+from opsctl.targets.supervisor.runtime_api import BACKEND
+
+FRONT = "front"
+_ANSWERS = ("hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counters that only grow."""
+
+    requests: int = 0
+    errors: int = 0
+    retries: int = 0
+
+    def since(self, before: Counts) -> Counts:
+        """What was added; a counter that fell started anew from 0."""
+        if self.requests < before.requests:
+            return self
+        return Counts(
+            self.requests - before.requests,
+            max(0, self.errors - before.errors),
+            max(0, self.retries - before.retries),
+        )
+
+    def plus(self, more: Counts) -> Counts:
+        return Counts(
+            self.requests + more.requests, self.errors + more.errors, self.retries + more.retries
+        )
+
+
+@dataclass
+class TrafficLedger:
+    """Totals by release, and the last raw counters seen by server (of HAProxy `source`)."""
+
+    source: str = ""
+    totals: dict[str, Counts] = field(default_factory=dict)
+    raw: dict[str, Counts] = field(default_factory=dict)
+    in_flight: dict[str, int] = field(default_factory=dict)
+
+    def absorb(self, rows: Iterable[Mapping[str, str]], source: str) -> bool:
+        """Add what `show stat` of a HAProxy says; whether anything changed."""
+        if source != self.source:
+            self.source, self.raw = source, {}
+        before = dict(self.totals)
+        seen: dict[str, Counts] = {}
+        self.in_flight = {}
+        for row in rows:
+            name = row["svname"]
+            if row["pxname"] == FRONT:
+                counted, key = _front_counts(row), FRONT
+            elif row["pxname"] == BACKEND and name != "BACKEND":
+                counted, key = _server_counts(row), name.partition("-")[0]
+                self.in_flight[key] = self.in_flight.get(key, 0) + _number(row, "scur")
+            else:
+                continue
+            label = f"{row['pxname']}/{name}"
+            seen[label] = counted
+            more = counted.since(self.raw.get(label, Counts()))
+            self.totals[key] = self.totals.get(key, Counts()).plus(more)
+        self.raw = seen
+        return self.totals != before
+
+    def of(self, release: str) -> Counts:
+        return self.totals.get(release, Counts())
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """What `observe` reports."""
+        return tuple(
+            Traffic(release, c.requests, c.errors, c.retries, self.in_flight.get(release, 0))
+            for release, c in self.totals.items()
+            if release != FRONT
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "totals": {name: list(vars(c).values()) for name, c in self.totals.items()},
+            "raw": {name: list(vars(c).values()) for name, c in self.raw.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TrafficLedger:
+        return cls(
+            data["source"],
+            {name: Counts(*values) for name, values in data["totals"].items()},
+            {name: Counts(*values) for name, values in data["raw"].items()},
+        )
+
+
+def _server_counts(row: Mapping[str, str]) -> Counts:
+    """Of one server: answers, 5xx ones, and requests that it left without an answer.
+
+    `eresp` counts answers that broke off, `econ` connections that failed for good
+    (management guide, section 9.1).
+    """
+    lost = _number(row, "eresp") + _number(row, "econ")
+    answers = sum(_number(row, column) for column in _ANSWERS)
+    errors = _number(row, "hrsp_5xx") + lost
+    return Counts(answers + lost, errors, _number(row, "wretr"))
+
+
+def _front_counts(row: Mapping[str, str]) -> Counts:
+    return Counts(_number(row, "req_tot"), _number(row, "hrsp_5xx"), 0)
+
+
+def _number(row: Mapping[str, str], column: str) -> int:
+    return int(row.get(column) or 0)

@@ -1,0 +1,88 @@
+"""A process that is watched through a pidfd, whether it is our child or was adopted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+
+from opsctl.targets.supervisor import procfs
+from opsctl.targets.supervisor.procfs import Identity
+
+
+class WatchedProcess:
+    """One running process. `exited` is done when it has ended.
+
+    The pidfd (pidfd_open(2)) makes signals safe: they never hit a process that got the pid later.
+    """
+
+    def __init__(self, identity: Identity, popen: subprocess.Popen[bytes] | None) -> None:
+        self.identity = identity
+        self.exit_code: int | None = None
+        """Negative for a signal; None while it runs, and for adopted processes."""
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self._fd = os.pidfd_open(identity.pid)
+        self._loop.add_reader(self._fd, self._on_exit)
+
+    @classmethod
+    def of_child(cls, popen: subprocess.Popen[bytes]) -> WatchedProcess:
+        """Watch a process that was just spawned (it can't be reaped before we do it)."""
+        found = procfs.identity(popen.pid)
+        return cls(found or Identity(popen.pid, 0), popen)
+
+    @classmethod
+    def adopt(cls, identity: Identity) -> WatchedProcess | None:
+        """Watch a process of an earlier supervisor; None when it has gone."""
+        try:
+            watched = cls(identity, None)
+        except ProcessLookupError:
+            return None
+        # Looked at after the pidfd is open: from here on the pid can't be another process's.
+        if procfs.is_alive(identity):
+            return watched
+        watched.forget()
+        return None
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
+
+    @property
+    def running(self) -> bool:
+        return not self.exited.done()
+
+    def signal(self, number: int) -> None:
+        """Send a signal; nothing happens when the process has ended."""
+        if self._fd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._fd, number)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within the time."""
+        done, _ = await asyncio.wait({self.exited}, timeout=timeout_s)
+        return bool(done)
+
+    def forget(self) -> None:
+        """Stop watching."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _on_exit(self) -> None:
+        self.forget()
+        if self._popen is not None:
+            self.exit_code = self._popen.wait()
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL whatever is left of a session (children that outlived a replica)."""
+    for pid in procfs.sessions().get(session, []):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
