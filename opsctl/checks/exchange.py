@@ -91,7 +91,7 @@ class _Call:
         try:
             status, headers, body = self._ask()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reason = _in_words(error)
             self.answer = Answer(duration_s=time.monotonic() - self.begin, error=reason)
         else:
             self.answer = Answer(status, headers, body, time.monotonic() - self.begin)
@@ -122,6 +122,13 @@ class _Call:
             # http.client tells a connection that broke in the middle only for whole reads.
             raise ValueError(f"the answer broke off {response.length} bytes before its end")
         return response.status, headers, b"".join(chunks)
+
+
+def _in_words(error: Exception) -> str:
+    said = str(error).strip() or type(error).__name__
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+        return f"the answer is no valid HTTP ({said})"
+    return said
 
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:

@@ -144,7 +144,7 @@ def _judged(test: SmokeTest, replica: Endpoint, answer: Answer) -> SmokeResult:
     elif test.json:
         try:
             wrong = mismatches(json.loads(answer.body), test.json)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problems.append(f"{where}: the answer is no JSON ({error})")
         problems.extend(f"{where}: {mismatch}" for mismatch in wrong)
     return SmokeResult(
