@@ -165,7 +165,7 @@ def _bench(value: s.Bench, at: Section) -> None:
         at.wrong("batch_sizes", "the list is empty")
     if list(value.batch_sizes) != sorted(set(value.batch_sizes)):
         at.wrong("batch_sizes", "allowed: each size once, the smallest first")
-    if value.requests_file is None and value.batch_sizes != (1,):
+    if value.requests_file is None and at.has("batch_sizes") and value.batch_sizes != (1,):
         at.wrong("batch_sizes", "without requests_file no batches can be made; allowed: [1]")
     if value.warmup_s > value.warmup_max_s:
         at.wrong("warmup_s", f"is more than warmup_max_s ({value.warmup_max_s:g})")
@@ -225,7 +225,7 @@ def _service(value: s.Service, at: Section) -> None:
     if last - first + 1 < needed:
         at.wrong(
             "local.replica_ports",
-            f"{last - first + 1} ports are too few; {value.replicas} replicas need {needed}"
+            f"{last - first + 1} ports are too few: `replicas: {value.replicas}` needs {needed}"
             f" ({RELEASES_AT_ONCE} releases at once, {PORTS_A_REPLICA} ports a replica)",
         )
     smoke_names = [test.name for test in value.smoke]
@@ -236,12 +236,13 @@ def _service(value: s.Service, at: Section) -> None:
 
 
 def _check_budget(bench: s.Bench, gate: s.Gate, at: Section) -> None:
-    shortest_s = len(bench.batch_sizes) * gate.min_pairs / bench.rate_per_s
+    sizes = len(bench.batch_sizes) if bench.requests_file else 1
+    shortest_s = sizes * gate.min_pairs / bench.rate_per_s
     if shortest_s > gate.budget_s:
         at.wrong(
             "gate.budget_s",
             f"{gate.budget_s:g} s are too short: {gate.min_pairs} pairs for each of"
-            f" {len(bench.batch_sizes)} batch sizes take {shortest_s:g} s at"
+            f" {sizes} batch sizes take {shortest_s:g} s at"
             f" {bench.rate_per_s:g} pairs a second",
         )
 
