@@ -67,15 +67,11 @@ def exchange(
             worker.join(min(left, POLL_S))
             if interrupt and worker.is_alive():
                 interrupt()
+        # Asked before the connection is closed, as closing it makes an answer of its own.
+        answer = call.answer
     finally:
         call.close()
-    answer = call.answer
-    if answer is None:
-        return Answer(
-            duration_s=time.monotonic() - call.begin,
-            error=f"no whole answer within {request.timeout_s:g} s",
-        )
-    return answer
+    return answer or call.late()
 
 
 class _Call:
@@ -90,6 +86,8 @@ class _Call:
     def run(self) -> None:
         try:
             status, headers, body = self._ask()
+        except TimeoutError:
+            self.answer = self.late()
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = _in_words(error)
             self.answer = Answer(duration_s=time.monotonic() - self.begin, error=reason)
@@ -97,6 +95,11 @@ class _Call:
             self.answer = Answer(status, headers, body, time.monotonic() - self.begin)
         finally:
             self._connection.close()
+
+    def late(self) -> Answer:
+        """What is told when the time limit has passed."""
+        said = f"no whole answer within {self._request.timeout_s:g} s"
+        return Answer(duration_s=time.monotonic() - self.begin, error=said)
 
     def close(self) -> None:
         sock = self._connection.sock
