@@ -49,8 +49,8 @@ AFTER = MINIMAL.count("\n") + 1
             "gate: {enabled: yes}",
             "gate.enabled",
             (
-                'yes is a boolean in YAML 1.1 and text in YAML 1.2: write true, or "yes" in quotes for'
-                " text; allowed: true or false"
+                'yes is a boolean in YAML 1.1 and text in YAML 1.2: write true, or "yes" in quotes'
+                " for text; allowed: true or false"
             ),
         ),
         (
@@ -96,8 +96,8 @@ AFTER = MINIMAL.count("\n") + 1
             "on: 1",
             "on",
             (
-                'key "on" is a boolean in YAML 1.1 and text in YAML 1.2: write true, or "on" in quotes'
-                " for text"
+                'key "on" is a boolean in YAML 1.1 and text in YAML 1.2: write true, or "on" in'
+                " quotes for text"
             ),
         ),
         ("80: 1", "80", "key 80 is a number; allowed: text (put it in quotes)"),
@@ -158,8 +158,8 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
             "health: {path: ready}",
             "health.path",
             (
-                'found "ready"; allowed: a path that begins with / and has no spaces (other characters'
-                " as %XX)"
+                'found "ready"; allowed: a path that begins with / and has no spaces (other'
+                " characters as %XX)"
             ),
         ),
         (
