@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Callable
@@ -54,11 +55,13 @@ class Place:
     @property
     def key(self) -> Key | None:
         """The declared key, None for names that users choose."""
-        if re.search(
-            r"(services|environments|secrets|env|headers|overrides|body)\.[^.]*$", self.path
-        ):
-            return None
-        return find(self.path)
+        return _declared(self.path)
+
+
+@functools.cache
+def _declared(path: str) -> Key | None:
+    chosen = r"(services|environments|secrets|env|headers|overrides|body)\.[^.]*$"
+    return None if re.search(chosen, path) else find(path)
 
 
 def places() -> list[Place]:
