@@ -28,9 +28,7 @@ def finish(session: Session, rollout: deploy.Rollout, progress: Progress) -> Non
         rollout.scene.console.warn(f"after the rollout: {error}")
 
 
-def tell(
-    rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = ""
-) -> list[Json]:
+def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = "") -> list[Json]:
     """Send an event to the webhooks; how each of them went."""
     project = rollout.scene.project
     closed = progress.closed or {}
@@ -83,9 +81,7 @@ def write_report(
     )
     redactor = rollout.scene.console.redact or Redactor({})
     folder = rollout.scene.artifacts.parent
-    written = report.write_report(
-        folder, records, redactor, keep=project.service.retention.reports
-    )
+    written = report.write_report(folder, records, redactor, keep=project.service.retention.reports)
     return written.text
 
 

@@ -1,4 +1,4 @@
-"""One function a command: parsed arguments in, outcome out. Imports happen where they are needed."""
+"""One function a command: parsed arguments in, outcome out; imports where they are needed."""
 
 from __future__ import annotations
 

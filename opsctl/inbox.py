@@ -15,9 +15,7 @@ from typing import Literal
 from opsctl.clock import Clock
 from opsctl.model import Json
 
-RequestKind = Literal[
-    "abort", "pause", "resume", "approve", "rollback", "guard", "supersede"
-]
+RequestKind = Literal["abort", "pause", "resume", "approve", "rollback", "guard", "supersede"]
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,9 @@ def parse_segment(number: int, content: bytes) -> Segment:
         elif record.prev in known:
             void += 1
         else:
-            raise _broken(Path(f"{number:06d}.jsonl"), record.seq, "the record before it is damaged")
+            raise _broken(
+                Path(f"{number:06d}.jsonl"), record.seq, "the record before it is damaged"
+            )
     return Segment(number, tuple(records), void, torn=damaged)
 
 

@@ -111,9 +111,7 @@ class DesiredState:
 
     def put(self, share: Share) -> DesiredState:
         """This state with `share` in place of the same release and role (total must stay valid)."""
-        rest = tuple(
-            s for s in self.shares if (s.release, s.role) != (share.release, share.role)
-        )
+        rest = tuple(s for s in self.shares if (s.release, s.role) != (share.release, share.role))
         return DesiredState((*rest, share))
 
     def shifted(self, weights: Mapping[str, int]) -> DesiredState:

@@ -233,9 +233,7 @@ def _stage(request: PlanRequest, beside: DesiredState, stage: CanaryStage) -> li
     weights = {request.candidate: stage.weight, request.base: FULL_WEIGHT - stage.weight}
     title = f"{stage.weight} % of traffic to {request.candidate}, watched for {stage.hold_s:g} s"
     params = {"weight": stage.weight, "hold_s": stage.hold_s}
-    shift = Step(
-        f"shift-{stage.weight}", "shift", title, beside.shifted(weights), params
-    )
+    shift = Step(f"shift-{stage.weight}", "shift", title, beside.shifted(weights), params)
     return [*_approval(f"approve-{stage.weight}", title, stage.approval), shift]
 
 
@@ -252,9 +250,7 @@ def _roll(request: PlanRequest, beside: DesiredState, count: int, remaining: int
     return Step(f"roll-{count}", "shift", title, state, params)
 
 
-def _rolled(
-    request: PlanRequest, state: DesiredState, count: int, remaining: int
-) -> DesiredState:
+def _rolled(request: PlanRequest, state: DesiredState, count: int, remaining: int) -> DesiredState:
     assert request.base is not None
     weight = round(FULL_WEIGHT * count / request.replicas)
     rest = state.shifted({}).without(request.base).without(request.candidate)

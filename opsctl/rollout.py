@@ -14,7 +14,7 @@ from typing import Any
 
 from opsctl.journal import Record
 from opsctl.model import DesiredState, Json, Share
-from opsctl.plan import BEFORE_TOUCHING, Step, undo_steps
+from opsctl.plan import Step, undo_steps
 
 CLOSE = "close"
 PAUSE = "pause"
@@ -283,7 +283,9 @@ def release_marks(rollouts: Iterable[Progress]) -> ReleaseMarks:
     return ReleaseMarks(tuple(proved), frozenset(rejected))
 
 
-def rollback_target(marks: ReleaseMarks, serving: str | None, existing: Sequence[str]) -> str | None:
+def rollback_target(
+    marks: ReleaseMarks, serving: str | None, existing: Sequence[str]
+) -> str | None:
     """The release that a bare `opsctl rollback` goes to: the last proved one that still exists."""
     options = [r for r in marks.proved if r != serving and r in existing]
     return options[-1] if options else None

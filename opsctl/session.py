@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import os
 import shutil
-import socket
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,29 +13,19 @@ from typing import Any
 
 from opsctl import deploy
 from opsctl.attendance import Attendance
-from opsctl.clock import Clock, SystemClock
 from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
-from opsctl.inbox import Inbox
-from opsctl.journal import Journal
 from opsctl.lock import Holder, held
 from opsctl.model import DesiredState, Json, Observed
 from opsctl.plan import Step
-from opsctl.releases import ReleaseStore
-from opsctl.rollout import Progress, ReleaseMarks, fold, release_marks
+from opsctl.reader import Reader, actor_name, reader, report_folder
+from opsctl.rollout import Progress, fold
 from opsctl.secrets import SecretStore
 from opsctl.steps import Scene, hide
-from opsctl.targets.target import Target
 
 GUARD_WAIT_S = 8.0
 """How long a rebuild waits for the guard to take an unproved candidate off traffic."""
-
-
-def actor_name() -> str:
-    """Who acts: OPSCTL_ACTOR, the CI's own actor, or user@host."""
-    named = os.environ.get("OPSCTL_ACTOR") or os.environ.get("GITHUB_ACTOR")
-    return named or f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True)
@@ -47,65 +34,6 @@ class Options:
 
     timeout_s: float | None = None
     lock_wait_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Looking at a service without being in charge of it."""
-
-    project: Project
-    target: Target
-    journal: Journal
-    inbox: Inbox
-    store: ReleaseStore
-    clock: Clock
-
-    @property
-    def lock_path(self) -> Path:
-        return self.project.service_dir / "lock"
-
-    def open_progress(self) -> Progress | None:
-        """The rollout that is not closed, if there is one."""
-        segment = self.journal.last()
-        if not segment.records or segment.closed:
-            return None
-        return fold(segment.records, segment.number)
-
-    def rollouts(self) -> list[Progress]:
-        """All rollouts, oldest first."""
-        return [fold(segment.records, segment.number) for segment in self.journal.all()]
-
-    def marks(self) -> ReleaseMarks:
-        """Which releases are proved, which rejected."""
-        return release_marks(self.rollouts())
-
-    def last_state(self) -> DesiredState:
-        """The desired state that the newest rollout left."""
-        segment = self.journal.last()
-        return fold(segment.records).current if segment.records else DesiredState()
-
-    def observed(self) -> Observed | None:
-        """What runs, or None when the target does not answer."""
-        try:
-            return self.target.observe()
-        except TargetUnreachable:
-            return None
-
-
-def reader(project: Project, clock: Clock | None = None) -> Reader:
-    """Look at the service of `project`."""
-    from opsctl.targets.local import LocalTarget
-
-    clock = clock or SystemClock()
-    folder = project.service_dir
-    return Reader(
-        project,
-        LocalTarget(project),
-        Journal(folder / "journal", clock),
-        Inbox(folder / "inbox"),
-        ReleaseStore(folder),
-        clock,
-    )
 
 
 @dataclass(frozen=True)
@@ -295,11 +223,6 @@ def _split(observed: Observed) -> bool:
     return sum(1 for share in observed.desired.shares if share.weight) > 1
 
 
-def report_folder(project: Project, number: int) -> Path:
-    """Where a rollout's gate and log files lie; its report is the file of the same name."""
-    return project.service_dir / "reports" / f"{number:04d}"
-
-
 def write_bundle(project: Project, number: int) -> None:
     """Keep the configuration and request files that a rollout began with."""
     folder = bundle_folder(project, number)
@@ -351,8 +274,3 @@ def _request_files(project: Project) -> list[str]:
     names = [test.body_file for test in service.smoke]
     names.append(service.bench.requests_file if service.bench else None)
     return [name for name in names if name]
-
-
-def is_interactive() -> bool:
-    """Whether a question may be asked."""
-    return sys.stdin.isatty()

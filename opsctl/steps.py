@@ -14,10 +14,6 @@ from pathlib import Path
 from opsctl.attendance import Attendance
 from opsctl.checks.front_door import prove_serving, safe_request
 from opsctl.checks.health import HealthGoal, wait_until_healthy
-from opsctl.checks.live import Trial, watch_live
-from opsctl.checks.preflight import preflight as run_preflight
-from opsctl.checks.preflight import refuse_on
-from opsctl.checks.smoke import run_smoke
 from opsctl.clock import Clock
 from opsctl.config.settings import Project
 from opsctl.console import Console
@@ -133,6 +129,9 @@ def settle(scene: Scene, *, serving: str | None = None) -> Observed:
 
 
 def _preflight(scene: Scene, turn: Turn) -> Json:
+    from opsctl.checks.preflight import preflight as run_preflight
+    from opsctl.checks.preflight import refuse_on
+
     plan_states = [step.state for step in turn.progress.plan if step.state]
     fullest = max(plan_states, key=_replicas, default=DesiredState())
     findings = run_preflight(scene.project, scene.target, scene.store, fullest)
@@ -190,6 +189,8 @@ def _healthy(
 
 
 def _smoke(scene: Scene, turn: Turn) -> Json:
+    from opsctl.checks.smoke import run_smoke
+
     put_in_force(scene, turn, _ordered(turn))
     _healthy(scene, turn.candidate, _count(turn))
     results = run_smoke(
@@ -285,6 +286,8 @@ def _judge(scene: Scene, report: Json) -> Json:
 
 
 def _shift(scene: Scene, turn: Turn) -> Json:
+    from opsctl.checks.live import Trial, watch_live
+
     put_in_force(scene, turn, _ordered(turn))
     settle(scene, serving=turn.candidate)
     strategy = scene.project.service.strategy
@@ -321,7 +324,7 @@ def _drain(scene: Scene, turn: Turn) -> Json:
     """The old release's requests finish; then it stays warm for the rollback window, or stops."""
     state = _ordered(turn)
     base, warm_s = turn.step.params["base"], turn.step.params["warm_s"]
-    old = turn.progress.current.share(base) if base else None
+    old = turn.progress.before.share(base) if base else None
     if old and warm_s and old.replicas:
         retire_at = scene.clock.now() + warm_s
         state = state.put(warm_share(base, old.replicas, retire_at))

@@ -1,6 +1,6 @@
 """bench run and compare: measurements of a release, kept beside the service's other state.
 
-    benchmarks/r12/<unix seconds>.json
+benchmarks/r12/<unix seconds>.json
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from opsctl.config.settings import Bench, Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, TargetUnreachable
 from opsctl.model import Json
-from opsctl.session import reader
+from opsctl.reader import reader
 
 SEED_MAX = 2**31
 """Seeds fit 32 bits, so that they are easily typed again."""
@@ -35,9 +35,7 @@ def run(project: Project, console: Console, release: str | None) -> Outcome:
         raise TargetUnreachable(f"{chosen} does not run", next_step="See: opsctl status")
     pid = next((r.pid for r in look.target.observe().of(chosen) if r.pid), 0)
     seed = random.randrange(SEED_MAX) if bench.seed is None else bench.seed
-    request = BenchRequest(
-        endpoints[0], bench, project.root, seed, pid=pid, release=chosen
-    )
+    request = BenchRequest(endpoints[0], bench, project.root, seed, pid=pid, release=chosen)
     report = measure(request, tell=console.tell, interrupt=lambda: None).to_dict()
     path = _folder(project, chosen) / f"{int(look.clock.now())}.json"
     write_json(path, report)

@@ -10,8 +10,8 @@ from opsctl.config.settings import Project
 from opsctl.errors import ConfigError, JournalBroken, OpsctlError
 from opsctl.lock import break_lock, current_holder
 from opsctl.model import Json, Observed
+from opsctl.reader import Reader, reader
 from opsctl.rollout import Progress, next_step
-from opsctl.session import Reader, reader
 
 
 def status(project: Project) -> Outcome:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
 from opsctl.model import DesiredState
+from opsctl.reader import Reader, reader
 from opsctl.rollout import ReleaseMarks
-from opsctl.session import Reader, reader
 
 
 def prune(project: Project, *, dry_run: bool) -> Outcome:

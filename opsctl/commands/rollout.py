@@ -12,17 +12,10 @@ from opsctl.inbox import RequestKind
 from opsctl.lock import current_holder
 from opsctl.model import DesiredState, Guard, Share
 from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback, plan_state
+from opsctl.reader import Reader, actor_name, reader, report_folder
 from opsctl.rollout import Progress, rollback_target
 from opsctl.secrets import SecretStore, resolve_secrets
-from opsctl.session import (
-    Options,
-    Reader,
-    Session,
-    actor_name,
-    in_charge,
-    reader,
-    report_folder,
-)
+from opsctl.session import Options, Session, in_charge
 
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
