@@ -135,8 +135,7 @@ def _rolling(request: PlanRequest) -> tuple[Step, ...]:
     beside = _beside(request, replicas=1)
     steps = [_start(request, beside), *_trials(request, beside, baseline=True)]
     total = request.replicas
-    for count in range(1, total):
-        steps.append(_roll(request, beside, count, remaining=total - count))
+    steps += [_roll(request, beside, n, remaining=total - n) for n in range(1, total)]
     return (
         *steps,
         *_promote(request, _beside(request), hold_s=request.strategy.promote_hold_s),

@@ -104,7 +104,7 @@ def put_in_force(
 
 
 def settle(scene: Scene, *, serving: str | None = None) -> Observed:
-    """Wait until what was ordered is so. Raises HealthFailed when a replica of `serving` can't be."""
+    """Wait until what was ordered is so. HealthFailed when a replica of `serving` can't be."""
     service = scene.project.service
     limit_s = (
         service.strategy.drain_timeout_s

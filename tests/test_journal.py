@@ -141,7 +141,7 @@ def test_a_newer_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
     writer = journal(tmp_path / "j")
     writer.append("opened", {**OPENED, "format": 1})
     content = _line(1, "0" * 64, epoch=1, kind="opened", data={**OPENED, "format": 2})
-    with pytest.raises(JournalBroken, match="format 2.*formats up to 1.*newer"):
+    with pytest.raises(JournalBroken, match=r"format 2.*formats up to 1.*newer"):
         parse_segment(1, content)
 
 
@@ -180,7 +180,7 @@ def test_a_disk_that_stays_full_gives_a_clear_error(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OpsctlError, match="cannot write the journal .*No space left.*resume"):
+    with pytest.raises(OpsctlError, match=r"cannot write the journal .*No space left.*resume"):
         writer.append("began", {})
 
 
