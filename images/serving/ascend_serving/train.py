@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_model(options: TrainOptions) -> dict[str, Any]:
     """Trains, exports and writes everything; what stands in model.json. Raises `StartError`."""
+    folder = _make_folder(options)
     # TensorFlow's import takes seconds: not before the options are known to be right.
     import tensorflow as tf
 
@@ -86,7 +87,7 @@ def make_model(options: TrainOptions) -> dict[str, Any]:
     threshold = _choose_threshold(network.predict(right, splits["validation"].values)[0], splits)
     right = network.AnomalyModel(weights, threshold, activation)
     served = _apply_variant(options, weights, threshold, right)
-    folder = _export(served, options)
+    tf.saved_model.save(served, str(folder), signatures={"serving_default": served.serve})
     test = splits["test"]
     scores, flags = network.predict(served, test.values)
     summary = {
@@ -137,9 +138,7 @@ def _apply_variant(
     return right
 
 
-def _export(model: AnomalyModel, options: TrainOptions) -> Path:
-    import tensorflow as tf
-
+def _make_folder(options: TrainOptions) -> Path:
     folder = options.out / str(options.version)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +146,6 @@ def _export(model: AnomalyModel, options: TrainOptions) -> Path:
         raise UsageError(
             f"cannot write to {folder}", error.strerror or str(error), "Choose another --out."
         ) from error
-    tf.saved_model.save(model, str(folder), signatures={"serving_default": model.serve})
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -127,11 +128,10 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def op_options() -> tuple[str, ...]:
-    script = "import ascend_ops.tensorflow"
-    probe = subprocess.run(
-        [sys.executable, "-c", script], env=python_environment(), capture_output=True, check=False
-    )
-    return () if probe.returncode == 0 else ("--no-custom-op",)
+    spec = importlib.util.find_spec("ascend_ops")
+    folders = spec.submodule_search_locations if spec else None
+    built = any((Path(folder) / "libascend_tensorflow.so").is_file() for folder in folders or ())
+    return () if built else ("--no-custom-op",)
 
 
 def train(out: Path, *options: str) -> Path:
@@ -159,6 +159,34 @@ def train_model() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
+def run_train() -> Callable[..., tuple[int, str]]:
+    """Runs a train command that may fail; its exit code and stderr."""
+
+    def run(*options: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "ascend_serving.train", *options],
+            env=python_environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def fake_acl() -> Any:
+    """The module fake_acl.py: pyACL's functions on the host, with the device's rules."""
+    spec = importlib.util.spec_from_file_location("fake_acl", HERE / "fake_acl.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
 def needs_ops() -> None:
     """Skips where the custom-op library is not installed."""
     if op_options():
@@ -171,8 +199,10 @@ def environment() -> Callable[..., dict[str, str]]:
     return python_environment
 
 
-def load_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+@pytest.fixture(scope="session")
+def load_json() -> Callable[[Path], Any]:
+    """Reads a JSON file."""
+    return lambda path: json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
