@@ -89,6 +89,10 @@ class _Call:
     ) -> None:
         self._notification = notification
         self._root = root
+        # Imported here and not in the thread: its second must not count as the server's.
+        import requests
+
+        self._session = requests.Session()
         self._id = str(uuid.uuid4())
         self._body = json.dumps(
             {**payload, "event": event, "time": time.time(), "delivery": self._id},
@@ -112,6 +116,10 @@ class _Call:
         return self._delivery
 
     def _run(self) -> None:
+        with self._session:
+            self._deliver()
+
+    def _deliver(self) -> None:
         try:
             headers = self._headers()
         except OpsctlError as error:
@@ -143,7 +151,7 @@ class _Call:
 
         try:
             # A redirect would turn the POST into a GET, or carry the body to another host.
-            with requests.post(
+            with self._session.post(
                 self._notification.url,
                 data=self._body,
                 headers=dict(headers),
