@@ -79,9 +79,7 @@ def manifest_of(entries: tuple[Entry, ...], interrupt: Interrupt) -> Manifest:
     return found
 
 
-def copy_entries(
-    root: Path, rules: ScanRules, destination: Path, interrupt: Interrupt
-) -> Manifest:
+def copy_entries(root: Path, rules: ScanRules, destination: Path, interrupt: Interrupt) -> Manifest:
     """Copy what `scan` finds to `destination`, read-only and durable; the copy's manifest.
 
     Raises `BuildFailed` when the source changes meanwhile, or the disk is full.

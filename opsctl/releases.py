@@ -1,10 +1,10 @@
 """Immutable releases: built once, identified by content, never edited.
 
-    releases/r12/app/           the application's folder as it was copied and built
-    releases/r12/manifest.json  path → [executable, SHA-256] of the source and of the built copy
-    releases/r12/release.json   written last: a folder without it is half-built and does not exist
-    releases/last               highest number ever used
-    models/<digest>/            model artefacts, shared by releases
+releases/r12/app/           the application's folder as it was copied and built
+releases/r12/manifest.json  path → [executable, SHA-256] of the source and of the built copy
+releases/r12/release.json   written last: a folder without it is half-built and does not exist
+releases/last               highest number ever used
+models/<digest>/            model artefacts, shared by releases
 """
 
 from __future__ import annotations

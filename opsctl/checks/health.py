@@ -206,9 +206,7 @@ def _converged(observed: Observed) -> Finding:
     )
 
 
-def _replicas(
-    release: str, wanted: int, replicas: Sequence[Replica], weight: int
-) -> list[Finding]:
+def _replicas(release: str, wanted: int, replicas: Sequence[Replica], weight: int) -> list[Finding]:
     findings = []
     # A warm release without traffic that is ill costs a fast rollback, but no user anything.
     worst: Status = "fail" if weight else "warn"

@@ -152,9 +152,7 @@ class _Watch:
 
     def _note_ready(self, observed: Observed) -> None:
         self._was_ready |= {
-            replica.name
-            for replica in observed.of(self._trial.release)
-            if replica.phase == "ready"
+            replica.name for replica in observed.of(self._trial.release) if replica.phase == "ready"
         }
 
 

@@ -145,9 +145,7 @@ def test_a_target_that_does_not_answer_is_the_only_finding() -> None:
 
 
 def test_nothing_serves_before_the_first_deploy() -> None:
-    (finding,) = check_service(
-        ScriptedTarget([observed(seen=Seen(desired=()))]), project()
-    )
+    (finding,) = check_service(ScriptedTarget([observed(seen=Seen(desired=()))]), project())
     assert (finding.status, finding.what, finding.next_step) == (
         "fail",
         "no release serves",

@@ -64,9 +64,7 @@ def test_a_quiet_hold_passes_and_reports_what_grew_since_it_began() -> None:
 def test_errors_over_the_limit_fail_at_once_with_figures() -> None:
     error = failure(scene(1000, 0), scene(1010, 0), scene(1050, 1), log=("r2-1 | KeyError",))
     assert error.what == "r2 broke a live limit"
-    assert error.why == (
-        "1 of 50 user requests failed (2.00%, allowed 1.00%)\n  r2-1 | KeyError"
-    )
+    assert error.why == ("1 of 50 user requests failed (2.00%, allowed 1.00%)\n  r2-1 | KeyError")
 
 
 def test_a_few_requests_decide_nothing() -> None:

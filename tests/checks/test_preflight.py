@@ -229,9 +229,7 @@ def test_memory_counts_only_the_replicas_that_come_on_top(
 def test_cpus_that_do_not_exist_fail(root: Path) -> None:
     here = sorted(os.sched_getaffinity(0))
     project = project_in(root, resources=Resources(cpus=(here[0], 4096)))
-    assert bad(project) == [
-        ("cpus", "fail", f"CPUs [4096] are not to be had, only {here}")
-    ]
+    assert bad(project) == [("cpus", "fail", f"CPUs [4096] are not to be had, only {here}")]
     assert bad(project_in(root, resources=Resources(cpus=(here[0],)))) == []
 
 
