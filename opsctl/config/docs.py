@@ -102,15 +102,13 @@ def _nested(key: Key, section: type[Section], value: Any) -> list[str]:
             lines += [f"{flow(name)}:", *indented(body)]
         return lines
     items = given or [_required(section)]
+    if value is None:
+        items = [_without_defaults(section, item) for item in items]
     # Only the first item is explained: the others have the same keys.
-    lines = as_item(_section_of_item(section, items[0], key.path))
+    lines = as_item(_section(section, items[0], key.path))
     for item in items[1:]:
-        lines += as_item(block(_without_defaults(section, item)))
+        lines += as_item(block(item))
     return lines
-
-
-def _section_of_item(section: type[Section], item: Mapping[str, Any], path: str) -> list[str]:
-    return _section(section, _without_defaults(section, item), path)
 
 
 def _without_defaults(section: type[Section], item: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,3 +179,7 @@ def _row(key: Key) -> str:
         default = f"`{flow(plain(key.default))}`"
     cells = (f"`{key.name}`", key.takes, default, key.info.doc)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    print(reference_yaml(), end="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from opsctl.config.fields import Section
@@ -12,6 +13,9 @@ from opsctl.config.scalars import resolve
 
 _PLAIN = r"[A-Za-z_/.][A-Za-z0-9_./*@%+-]*( [A-Za-z0-9_./@%+-]+)*"
 """Texts that need no quotes anywhere, flow lists included."""
+
+LARGEST_IN_DIGITS = 1e15
+SMALLEST_IN_DIGITS = 1e-9
 
 _READ_OTHERWISE = frozenset(("y", "Y", "n", "N"))
 """Booleans to strict YAML 1.1 readers."""
@@ -97,7 +101,10 @@ def _text(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Without an exponent, which YAML 1.1 readers take for text; whole numbers without `.0`."""
-    if value == int(value) and abs(value) < 1e15:
+    """In digits as far as they stay readable; the exponent's form is one that YAML 1.1 knows."""
+    if value == int(value) and abs(value) < LARGEST_IN_DIGITS:
         return str(int(value))
-    return f"{value:.12f}".rstrip("0") if 1e-6 <= abs(value) < 1e15 else repr(value)
+    if SMALLEST_IN_DIGITS <= abs(value) < LARGEST_IN_DIGITS:
+        return format(Decimal(repr(value)), "f")
+    mantissa, exponent, power = repr(value).partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{exponent}{power}"
