@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from opsctl.model import Json
@@ -54,7 +55,7 @@ def report_of(rollout: RolloutRecords) -> Json:
     closed = next((r for r in reversed(rollout.records) if r["kind"] == "closed"), None)
     start, end = opened["data"], closed["data"] if closed else {}
     steps = _steps(rollout.records)
-    results = [step["result"] for step in steps if step["result"]]
+    results = [*(step["result"] for step in steps if step["result"]), end]
     return {
         "format": FORMAT,
         "rollout": rollout.number,
@@ -75,7 +76,7 @@ def report_of(rollout: RolloutRecords) -> Json:
             "reason": end.get("reason", ""),
             "requests": _all(rollout.records, "requested"),
             "guard": [r for r in _all(rollout.records, "requested") if r["request"] == "guard"],
-            "takeovers": _all(rollout.records, "taken"),
+            "takeovers": _takeovers(rollout.records),
             "interruptions": _all(rollout.records, "interrupted"),
             "waits": _all(rollout.records, "waiting"),
         },
@@ -175,6 +176,15 @@ def _span(first: Mapping[str, Any], last: Mapping[str, Any]) -> float:
 
 def _all(records: Iterable[Mapping[str, Any]], kind: str) -> list[Json]:
     return [{"time": r["time"], **r["data"]} for r in records if r["kind"] == kind]
+
+
+def _takeovers(records: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Each writer has an epoch of its own: a higher one is another opsctl that took over."""
+    return [
+        {"time": new["time"], "epoch": new["epoch"]}
+        for old, new in pairwise(records)
+        if new["epoch"] != old["epoch"]
+    ]
 
 
 def _rest(result: Mapping[str, Any] | None) -> Json | None:

@@ -162,9 +162,10 @@ def _decisions(report: Report) -> Iterator[str]:
     for wait in decision["waits"]:
         yield f"{_clock(wait['time'])} waited for a person: {wait['reason']}"
     for taken in decision["takeovers"]:
-        yield f"{_clock(taken['time'])} taken over by {taken['by']} (epoch {taken['epoch']})"
+        yield f"{_clock(taken['time'])} another opsctl took over (epoch {taken['epoch']})"
     for stop in decision["interruptions"]:
-        yield f"{_clock(stop['time'])} stopped by signal {stop['signal']}"
+        by = f"signal {stop['signal']}" if stop["signal"] else stop.get("why", "")
+        yield f"{_clock(stop['time'])} stopped: {by}"
 
 
 def _hooks(report: Report) -> Iterator[str]:
