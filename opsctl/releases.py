@@ -278,8 +278,19 @@ def _config_changes(old: Release | None, new: Release) -> dict[str, Json]:
     after = new.launch.to_dict()
     # Paths of the release's own copy differ between any two releases, which says nothing.
     keys = sorted({*before, *after} - {"directory", "model_path"})
-    changes = {key: _change(before.get(key), after.get(key)) for key in keys}
+    changes = {key: _change(*_differing(before.get(key), after.get(key))) for key in keys}
     return {key: change for key, change in changes.items() if change is not None}
+
+
+def _differing(old: Any, new: Any) -> tuple[Any, Any]:
+    """Both values; of two maps only the entries that differ."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old, new
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return (
+        {name: old[name] for name in names if name in old},
+        {name: new[name] for name in names if name in new},
+    )
 
 
 def _change(old: Any, new: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -68,7 +69,20 @@ def _changes(report: Report) -> Iterator[str]:
     config = changes["config"]
     yield f"configuration: {'unchanged' if not config else ''}".rstrip()
     for key, change in sorted(config.items()):
-        yield f"  {key}: {change['from']} -> {change['to']}"
+        yield from (f"  {line}" for line in _setting(key, change["from"], change["to"]))
+
+
+def _setting(key: str, old: Any, new: Any) -> Iterator[str]:
+    """A changed setting, entry by entry when it is a map."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in sorted({*old, *new}):
+            yield from _setting(f"{key}.{name}", old.get(name), new.get(name))
+    else:
+        yield f"{key}: {_value(old)} -> {_value(new)}"
+
+
+def _value(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _model(change: Mapping[str, Any] | None) -> str:

@@ -394,7 +394,11 @@ def test_what_changed_is_told_without_credentials(tmp_path: Path) -> None:
         "from": {"API_TOKEN": "***"},
         "to": {"API_TOKEN": "***", "MODE": "fast"},
     }
-    assert "model: m cccccccccccc -> m dddddddddddd" in written.text.read_text()
+    text = written.text.read_text()
+    assert "model: m cccccccccccc -> m dddddddddddd" in text
+    assert (
+        'configuration:\n    env.API_TOKEN: "***" -> "***"\n    env.MODE: nothing -> "fast"\n'
+    ) in text
 
 
 def test_the_page_of_text_reads_from_the_top(tmp_path: Path) -> None:
