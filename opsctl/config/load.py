@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ def load(path: Path | None, *, environment: str | None, service: str | None) -> 
 
 def load_document(path: Path | None) -> Document:
     """Read and check a file with all its environments. Raises ConfigError."""
-    file = (path or find()).absolute()
-    problems = Problems(_label(file))
+    file, label = _located(path)
+    problems = Problems(label)
     root = read(file, problems)
     converter = Converter(problems)
     check_overrides(root, problems)
@@ -78,8 +79,9 @@ def find() -> Path:
     """The nearest opsctl.yaml, from the working directory upwards. Raises ConfigError."""
     start = Path.cwd()
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
+        with contextlib.suppress(PermissionError):
+            if (folder / FILE_NAME).is_file():
+                return folder / FILE_NAME
     raise ConfigError(
         f"there is no {FILE_NAME} in {start} or above it",
         next_step="Change to the project's folder, name the file with -c FILE, or run: opsctl init",
@@ -128,6 +130,13 @@ def _no_such(
     )
 
 
-def _label(file: Path) -> str:
-    relative = os.path.relpath(file)
-    return str(file) if relative.startswith("..") else relative
+def _located(path: Path | None) -> tuple[Path, str]:
+    """The file, absolute, and its name in messages: relative when it lies below this folder."""
+    try:
+        file = (path or find()).absolute()
+        relative = os.path.relpath(file)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "the working directory is gone", next_step="Change to a folder that exists."
+        ) from error
+    return file, str(file) if relative.startswith("..") else relative

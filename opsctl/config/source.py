@@ -31,7 +31,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def read(path: Path, problems: Problems) -> MapNode:
     """The file's tree. Raises ConfigError when it can't be read as one map at all."""
-    text = _text(_bytes(path), problems)
+    text = _text(_bytes(path, problems), problems)
     root = _Builder(text, problems).build()
     if isinstance(root, MapNode):
         return root
@@ -41,22 +41,21 @@ def read(path: Path, problems: Problems) -> MapNode:
     raise problems.stop(line, "", f"found {root}; allowed: a map that begins with `services:`")
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, problems: Problems) -> bytes:
     """The content; refuses what is no readable file of a sane size."""
     next_step = "Name the file with -c FILE, or run: opsctl init"
-    if not path.exists():
-        raise ConfigError(f"there is no {path}", next_step=next_step)
-    if not path.is_file():
-        raise ConfigError(f"{path} is no file", next_step=next_step)
     try:
+        if not path.exists():
+            raise ConfigError(f"there is no {path}", next_step=next_step)
+        if not path.is_file():
+            raise ConfigError(f"{path} is no file", next_step=next_step)
         with path.open("rb") as file:
             data = file.read(SIZE_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}", why=error.strerror or "", next_step=next_step
+            f"cannot read {shown(str(path))}", why=error.strerror or "", next_step=next_step
         ) from error
     if len(data) > SIZE_MAX_BYTES:
-        problems = Problems(str(path))
         raise problems.stop(1, "", f"the file is larger than {SIZE_MAX_BYTES // 1024} KiB")
     return data
 

@@ -168,6 +168,29 @@ def test_a_folder_or_a_pipe_is_no_configuration(tmp_path: Path) -> None:
     assert device.value.what == "/dev/null is no file"
 
 
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as too_long:
+        load(tmp_path / ("x" * 300), environment=None, service=None)
+    assert too_long.value.why == "File name too long"
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError) as loop:
+        load(tmp_path / "loop", environment=None, service=None)
+    assert loop.value.what == f"there is no {tmp_path}/loop"
+
+
+def test_a_working_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for path in (None, Path("opsctl.yaml")):
+        with pytest.raises(ConfigError) as caught:
+            load(path, environment=None, service=None)
+        assert caught.value.what == "the working directory is gone"
+
+
 def test_the_environment_is_the_named_one_then_the_variables_then_production(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
