@@ -18,7 +18,7 @@ from opsctl.config.yaml_text import plain
 from opsctl.errors import ConfigError
 from tests.config.conftest import MINIMAL
 from tests.config.full import FULL, FULL_TEXT
-from tests.config.mutations import PLACES
+from tests.config.places import PLACES
 
 PACKAGE = Path(opsctl.__file__).parent
 REFERENCE = PACKAGE / "templates" / "reference.yaml"
