@@ -147,7 +147,7 @@ def model_source(project: Project) -> Path:
             why="a link in its path leads nowhere" if path.is_symlink() else "no such file",
             next_step="Export the model, or set model.path in opsctl.yaml, then run it again",
         ) from error
-    if not os.access(source, os.R_OK):
+    if not os.access(source, os.R_OK, effective_ids=True):
         raise PreflightRefused(
             f"the model {source} can't be read",
             next_step="Make it readable, then run the same again",

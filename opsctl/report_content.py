@@ -121,8 +121,9 @@ def performance_of(report: Mapping[str, Any]) -> Json | None:
 
 
 def _steps(records: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Every planned step and every step of an undo, in the order in which they began."""
-    steps: dict[str, Json] = {}
+    """Every planned step in order, then the steps of an undo as they began."""
+    plan = records[0]["data"]["plan"]
+    steps: dict[str, Json] = {step["id"]: _step(step, "not_taken") for step in plan}
     current: Json = {}
     for record in records:
         kind, data = record["kind"], record["data"]
@@ -132,9 +133,6 @@ def _steps(records: Sequence[Mapping[str, Any]]) -> list[Json]:
             _end(steps[data["step"]], record, kind)
         elif kind in ("interrupted", "waiting") and current and current["outcome"] == "open":
             _end(current, record, kind)
-    for planned in records[0]["data"]["plan"]:
-        if planned["id"] not in steps:
-            steps[planned["id"]] = _step(planned, "not_taken")
     return list(steps.values())
 
 
@@ -250,7 +248,10 @@ def _change_percent(old: Json | None, new: Json | None, key: str) -> float | Non
 
 
 def _switch(start: Json, end: Json, results: Iterable[Mapping[str, Any]]) -> Json:
-    """What users met while the traffic moved: counters of the front door, and our own probes."""
+    """What users met while the traffic moved: counters of the front door, and our own probes.
+
+    The balancer counts the probes as well, as they are made to be like a user's request.
+    """
     live = [result["live"] for result in results if "live" in result]
     answered: Counter[str] = Counter()
     for report in live:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -67,6 +68,9 @@ def _changes(report: Report) -> Iterator[str]:
         yield f"  {', '.join(names[:NAMES_MAX])}{more}"
     yield f"model: {_model(changes['model'])}"
     config = changes["config"]
+    if changes["base"] is None:
+        yield "configuration: new"
+        return
     yield f"configuration: {'unchanged' if not config else ''}".rstrip()
     for key, change in sorted(config.items()):
         yield from (f"  {line}" for line in _setting(key, change["from"], change["to"]))
@@ -82,6 +86,8 @@ def _setting(key: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return shlex.join(map(str, value)) or "nothing"
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -151,7 +157,8 @@ def _percent(change: float | None) -> str:
 def _switch(report: Report) -> Iterator[str]:
     switch = report["switch"]
     if switch["requests"] is not None:
-        yield f"{switch['requests']} user requests, {switch['failed_requests']} failed"
+        own = f" (opsctl's {switch['probes']} probes among them)" if switch["probes"] else ""
+        yield f"{switch['requests']} requests{own}, {switch['failed_requests']} failed"
     if switch["candidate_requests"]:
         yield (
             f"{switch['candidate_requests']} of them by {report['candidate']} on trial,"

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from opsctl.config.settings import App, Model, Project, Resources, Retention, Service
 from opsctl.errors import OpsctlError, PreflightRefused
+from tests.ordinary import open_folder, ordinary_user
 from tests.release_projects import build, digest_of, project_of, with_app, write_project
-
-AS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
@@ -182,11 +181,34 @@ def test_what_cannot_be_part_of_a_release_is_refused_before_anything_is_written(
     assert not project.service_dir.exists()
 
 
-@pytest.mark.skipif(AS_ROOT, reason="root reads every file")
-def test_an_unreadable_file_is_refused_by_name(project: Project) -> None:
-    (project.root / "app" / "main.py").chmod(0)
-    with pytest.raises(PreflightRefused, match=r"app/main.py can't be part of a release"):
-        build(project)
+def test_an_unreadable_file_is_refused_by_name() -> None:
+    with open_folder() as root:
+        project = write_project(root)
+        (root / "app" / "main.py").chmod(0)
+        with (
+            ordinary_user(),
+            pytest.raises(PreflightRefused, match=r"app/main.py can't be part of a release"),
+        ):
+            digest_of(project)
+
+
+def test_an_unreadable_folder_is_refused_by_name() -> None:
+    with open_folder() as root:
+        project = write_project(root)
+        (root / "app" / "lib").chmod(0)
+        with (
+            ordinary_user(),
+            pytest.raises(PreflightRefused, match=r"app/lib can't be part of a release"),
+        ):
+            digest_of(project)
+
+
+def test_an_unreadable_model_is_refused() -> None:
+    with open_folder() as root:
+        project = write_project(root)
+        (root / "models" / "v1").chmod(0)
+        with ordinary_user(), pytest.raises(PreflightRefused, match=r"models/v1 can't be read"):
+            digest_of(project)
 
 
 def test_a_socket_in_the_folder_is_refused(

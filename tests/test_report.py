@@ -282,7 +282,9 @@ def test_a_failure_is_told_with_its_results_and_logs(tmp_path: Path) -> None:
     assert by_id["smoke"]["outcome"] == "failed"
     assert by_id["smoke"]["error"]["exit_code"] == 13
     assert by_id["gate"]["outcome"] == "not_taken"
-    assert [step["id"] for step in report["steps"]][:3] == ["build", "smoke", "undo-collect"]
+    assert [step["id"] for step in report["steps"]] == [
+        *("build", "smoke", "gate", "shift-5", "promote", "undo-collect"),
+    ]
     assert [result["ok"] for result in report["smoke"]] == [False]
     assert report["logs"] == {
         "r13.log": ["r13-1 | loading", f"r13-1 | token {SECRET}"],
@@ -354,7 +356,7 @@ def test_the_guard_and_waits_stand_in_the_decision(tmp_path: Path) -> None:
     decision = report["decision"]
     assert [event["reason"] for event in decision["guard"]] == ["2 % errors"]
     assert [wait["reason"] for wait in decision["waits"]] == ["waiting for approval"]
-    assert report["steps"][0]["outcome"] == "waiting"
+    assert report["steps"][-1]["outcome"] == "waiting"
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_times(tmp_path: Path) -> None:
@@ -432,7 +434,7 @@ def test_the_page_of_text_reads_from_the_top(tmp_path: Path) -> None:
         "Notifications",
     ]
     text = "\n".join(lines)
-    assert "400 user requests, 1 failed" in text
+    assert "400 requests (opsctl's 30 probes among them), 1 failed" in text
     assert "30 probes, 1 failed, slowest 12 ms; answered by: r12 19, r13 11" in text
     assert "1970-01-01 00:16:47 UTC status 503 (answered by r12)" in text
     assert "FAILED  finished to chat.example after 3 tries" in text

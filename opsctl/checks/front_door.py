@@ -47,16 +47,16 @@ class ProbeCount:
     answered_by: Counter[str] = field(default_factory=Counter)
     failed: list[Json] = field(default_factory=list)
 
-    def add(self, probe: Probe, at: float) -> None:
+    def add(self, seen: Probe, at: float) -> None:
         """Count a probe made at wall time `at`."""
         self.probes += 1
-        self.slowest_ms = max(self.slowest_ms, probe.duration_ms)
-        if probe.release:
-            self.answered_by[probe.release] += 1
-        if probe.failed:
+        self.slowest_ms = max(self.slowest_ms, seen.duration_ms)
+        if seen.release:
+            self.answered_by[seen.release] += 1
+        if seen.failed:
             self.failures += 1
             if len(self.failed) < FAILURES_KEPT:
-                self.failed.append({"time": at, **probe.to_dict()})
+                self.failed.append({"time": at, **seen.to_dict()})
 
     def to_dict(self) -> Json:
         return {**self.__dict__, "answered_by": dict(self.answered_by), "failed": [*self.failed]}
@@ -81,7 +81,7 @@ def ask_front_door(
     target: Target, request: Request, interrupt: Callable[[], None] | None = None
 ) -> Probe:
     """One probe through the front door. Raises only what `interrupt` and the target raise."""
-    return _probe(target.front_door(), request, interrupt)
+    return probe(target.front_door(), request, interrupt)
 
 
 def prove_serving(
@@ -96,20 +96,21 @@ def prove_serving(
     streak = 0
     begin = wait.clock.monotonic()
     while streak < PROOF_STREAK:
-        probe = _probe(door, request, wait.interrupt)
-        count.add(probe, wait.clock.now())
-        streak = streak + 1 if probe.release == release and not probe.failed else 0
+        seen = probe(door, request, wait.interrupt)
+        count.add(seen, wait.clock.now())
+        streak = streak + 1 if seen.release == release and not seen.failed else 0
         if streak < PROOF_STREAK and wait.clock.monotonic() - begin > timeout_s:
             raise HealthFailed(
                 f"{release} does not answer alone at {door.url} after {timeout_s:g} s",
-                why=f"the last answer came from {probe.release or 'nobody'} ({probe.what})",
+                why=f"the last answer came from {seen.release or 'nobody'} ({seen.what})",
                 next_step="Run: opsctl status",
             )
         wait.pause(PROOF_PAUSE_S)
     return count
 
 
-def _probe(door: Endpoint, request: Request, interrupt: Callable[[], None] | None) -> Probe:
+def probe(door: Endpoint, request: Request, interrupt: Callable[[], None] | None = None) -> Probe:
+    """One probe at `door`. Raises only what `interrupt` raises."""
     answer = exchange(door, request, interrupt)
     return Probe(
         release=answer.release,

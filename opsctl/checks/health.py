@@ -150,7 +150,7 @@ def _how_it_died(replica: Replica) -> str:
     code = "" if replica.exit_code is None else f" with {exit_in_words(replica.exit_code)}"
     if replica.phase == "crash_loop":
         return f"crashes again and again ({replica.restarts} restarts), last{code or ' unknown'}"
-    return f"exited{code} before it was healthy"
+    return f"died{code} before it was healthy"
 
 
 def exit_in_words(code: int) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from opsctl.checks.exchange import Request
-from opsctl.checks.front_door import ProbeCount, ask_front_door
+from opsctl.checks.front_door import ProbeCount, probe
 from opsctl.checks.health import exit_in_words, with_logs
-from opsctl.errors import HealthFailed, OpsctlError, TargetUnreachable
-from opsctl.model import Json, LiveLimits, Observed, Replica, Traffic
+from opsctl.errors import HealthFailed, TargetUnreachable
+from opsctl.model import Endpoint, Json, LiveLimits, Observed, Replica, Traffic
 from opsctl.targets.target import Target
 from opsctl.wait import Wait
 
@@ -33,7 +33,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class LiveReport:
-    """What was seen since the hold began. `front_errors` are all 5xx that users got."""
+    """What was seen since the hold began, at the front door and of the release's part in it.
+
+    Counters are the balancer's: they hold opsctl's own probes beside the users' requests.
+    """
 
     release: str
     duration_s: float
@@ -50,7 +53,7 @@ class LiveReport:
 
 def watch_live(target: Target, trial: Trial, wait: Wait) -> LiveReport:
     """Watch for `hold_s` seconds. Raises `HealthFailed` with figures as soon as a limit breaks."""
-    prober = _Prober(target, trial.probe, wait)
+    prober = _Prober(target.front_door(), trial.probe, wait)
     watch = _Watch(trial, target.observe())
     begin = wait.clock.monotonic()
     beat = wait.heartbeat(watch.progress)
@@ -72,7 +75,7 @@ def watch_live(target: Target, trial: Trial, wait: Wait) -> LiveReport:
             if now - begin >= trial.hold_s:
                 break
             beat()
-            wait.pause(min(POLL_S, trial.hold_s))
+            wait.pause(min(POLL_S, begin + trial.hold_s - now))
     finally:
         prober.stop()
     return watch.report(round(wait.clock.monotonic() - begin, 3), prober.count)
@@ -116,7 +119,7 @@ class _Watch:
             rate = self.errors / self.requests
             if rate > limits.error_rate_max:
                 return (
-                    f"{self.errors} of {self.requests} user requests failed"
+                    f"{self.errors} of its {self.requests} requests failed"
                     f" ({rate:.2%}, allowed {limits.error_rate_max:.2%})"
                 )
         return ""
@@ -132,7 +135,7 @@ class _Watch:
     def progress(self, elapsed: float) -> str:
         return (
             f"{self._trial.release}: {elapsed:.0f} s of {self._trial.hold_s:g} s,"
-            f" {self.requests} user requests, {self.errors} failed"
+            f" {self.requests} requests, {self.errors} failed"
         )
 
     def report(self, duration_s: float, probes: ProbeCount) -> LiveReport:
@@ -159,9 +162,9 @@ class _Watch:
 class _Prober:
     """Sends the safe request through the front door a few times a second, in a thread."""
 
-    def __init__(self, target: Target, request: Request, wait: Wait) -> None:
+    def __init__(self, door: Endpoint, request: Request, wait: Wait) -> None:
         self.count = ProbeCount()
-        self._target = target
+        self._door = door
         self._request = request
         self._now: Callable[[], float] = wait.clock.now
         self._stop = threading.Event()
@@ -177,13 +180,10 @@ class _Prober:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                probe = ask_front_door(self._target, self._request, self._asked_to_stop)
+                seen = probe(self._door, self._request, self._asked_to_stop)
             except _Stopped:
                 return
-            except OpsctlError:
-                pass  # the target told it to the watch as well, which judges it
-            else:
-                self.count.add(probe, self._now())
+            self.count.add(seen, self._now())
             self._stop.wait(1 / PROBES_PER_S)
 
     def _asked_to_stop(self) -> None:

@@ -153,7 +153,7 @@ def _files(case: _Case) -> Iterator[Finding]:
         if name is None:
             continue
         path = case.project.root / name
-        if not path.is_file() or not os.access(path, os.R_OK):
+        if not path.is_file() or not os.access(path, os.R_OK, effective_ids=True):
             why = "is missing" if not path.exists() else "can't be read"
             yield Finding("files", "fail", f"{path} ({key}) {why}", f"Provide it, or change {key}")
         else:

@@ -75,15 +75,15 @@ def test_a_heartbeat_is_told_every_five_seconds() -> None:
     [
         (
             replica("r2-1", "exited", exit_code=3, reason="exit code 3"),
-            "r2-1 exited with exit code 3 before it was healthy",
+            "r2-1 died with exit code 3 before it was healthy",
         ),
         (
             replica("r2-1", "backoff", exit_code=-9, restarts=1),
-            "r2-1 exited with signal 9 before it was healthy",
+            "r2-1 died with signal 9 before it was healthy",
         ),
         (
             replica("r2-1", "starting", exit_code=1, restarts=1),
-            "r2-1 exited with exit code 1 before it was healthy",
+            "r2-1 died with exit code 1 before it was healthy",
         ),
         (
             replica("r2-1", "crash_loop", exit_code=1, restarts=4),

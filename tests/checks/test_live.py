@@ -64,7 +64,7 @@ def test_a_quiet_hold_passes_and_reports_what_grew_since_it_began() -> None:
 def test_errors_over_the_limit_fail_at_once_with_figures() -> None:
     error = failure(scene(1000, 0), scene(1010, 0), scene(1050, 1), log=("r2-1 | KeyError",))
     assert error.what == "r2 broke a live limit"
-    assert error.why == ("1 of 50 user requests failed (2.00%, allowed 1.00%)\n  r2-1 | KeyError")
+    assert error.why == ("1 of its 50 requests failed (2.00%, allowed 1.00%)\n  r2-1 | KeyError")
 
 
 def test_a_few_requests_decide_nothing() -> None:
@@ -149,8 +149,8 @@ def test_progress_is_told_every_five_seconds() -> None:
         waiting = Waiting()
         watch_live(target, Trial("r2", LIMITS, 12.0, GET), waiting.wait)
     assert waiting.told == [
-        "r2: 5 s of 12 s, 12 user requests, 0 failed",
-        "r2: 10 s of 12 s, 12 user requests, 0 failed",
+        "r2: 5 s of 12 s, 12 requests, 0 failed",
+        "r2: 10 s of 12 s, 12 requests, 0 failed",
     ]
 
 

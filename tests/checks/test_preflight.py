@@ -33,6 +33,7 @@ from opsctl.errors import PreflightRefused, TargetUnreachable
 from opsctl.model import DesiredState, Finding, Share
 from opsctl.releases import ReleaseStore
 from tests.checks.fakes import Scene, ScriptedTarget, observed, replica
+from tests.ordinary import open_folder, ordinary_user
 
 FIRST = TargetUnreachable("nothing runs yet")
 SERVES = observed(replica("r1-1"))
@@ -196,10 +197,12 @@ def test_a_state_folder_that_is_a_file_fails(root: Path) -> None:
     assert bad(project_in(root)) == [("state folder", "fail", f"{root}/.opsctl is no folder")]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_state_folder_that_is_not_writable_fails(root: Path) -> None:
-    (root / ".opsctl").mkdir(mode=0o500)
-    assert bad(project_in(root)) == [("state folder", "fail", f"{root}/.opsctl is not writable")]
+def test_a_state_folder_that_is_not_writable_fails() -> None:
+    with open_folder() as root:
+        (root / ".opsctl").mkdir(mode=0o555)
+        with ordinary_user():
+            findings = bad(project_in(root))
+        assert ("state folder", "fail", f"{root}/.opsctl is not writable") in findings
 
 
 def test_a_state_folder_on_a_file_system_without_room_for_it_fails(root: Path) -> None:
