@@ -69,7 +69,9 @@ class Attendance:
             raise TimedOut("the time limit (--timeout) passed", next_step="Run: opsctl resume")
         if self._step_deadline is not None and now > self._step_deadline:
             raise CandidateFailed(
-                "the step ran over its time limit", why="strategy.step_timeout_s (opsctl.yaml)"
+                "the step ran over its time limit",
+                why="strategy.step_timeout_s (opsctl.yaml)",
+                next_step="Look at opsctl logs; allow more time there, then deploy again",
             )
         if now - self._looked >= LOOK_S:
             self._looked = now

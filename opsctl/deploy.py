@@ -171,7 +171,11 @@ def _take_with_hooks(rollout: Rollout, turn: Turn) -> dict[str, Any]:
     first = not turn.progress.passed and not undoing
     rollout.scene.attendance.limit_step(None if undoing else _limit_s(rollout, turn.step))
     if rollout.journal.low_space and not undoing:
-        raise CandidateFailed("the disk is full", why="the journal needed its reserve")
+        raise CandidateFailed(
+            "the disk is full",
+            why="the journal needed its reserve",
+            next_step="Free disk space (opsctl releases prune), then deploy again",
+        )
     ran = hooks(rollout, "before", "deploy", turn.progress) if first else []
     ran += hooks(rollout, "before", kind, turn.progress)
     result = dict(act(rollout.scene, turn))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Json = dict[str, Any]
@@ -269,6 +269,8 @@ class Observed:
     """5xx answers that users got at the front door, whoever caused them."""
     guarded: bool = False
     guard_reason: str = ""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """Percent of user traffic really in force, by release; releases without traffic left out."""
 
     def of(self, release: str, role: Role = "serving") -> tuple[Replica, ...]:
         """The replicas of a release in a role."""
@@ -285,6 +287,7 @@ class Observed:
             "desired": self.desired.to_dict(),
             "replicas": [replica.to_dict() for replica in self.replicas],
             "traffic": [traffic.to_dict() for traffic in self.traffic],
+            "weights": dict(self.weights),
         }
 
     @classmethod

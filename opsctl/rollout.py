@@ -138,9 +138,9 @@ def safe_state(progress: Progress, state: DesiredState) -> DesiredState:
 
 
 def outcome(progress: Progress) -> Json:
-    """How a rollout that has no step left ended: outcome, exit code, reason."""
+    """How a rollout that has no step left ended: outcome, exit code, reason, next step."""
     if progress.undo_failed:
-        return _ended("rollback_failed", 11, _reason(progress.undo_failed))
+        return _failed("rollback_failed", 11, progress.undo_failed)
     if progress.withdrawal and not progress.failed:
         request = progress.withdrawal
         by = f"{request['request']} by {request['by']}"
@@ -151,15 +151,15 @@ def outcome(progress: Progress) -> Json:
     if progress.failed is None:
         done = "rolled_back_on_request" if progress.op == "rollback" else "deployed"
         return _ended(done, 0, "all steps passed")
-    reason = _reason(progress.failed)
     if not progress.touched:
         code = progress.failed["error"]["exit_code"]
-        return _ended("refused" if code in (2, 4, 30) else "build_failed", code, reason)
+        name = "refused" if code in (2, 4, 30) else "build_failed"
+        return _failed(name, code, progress.failed)
     if progress.op == "rollback":
-        return _ended("rollback_failed", 11, reason)
+        return _failed("rollback_failed", 11, progress.failed)
     if progress.base is None:
-        return _ended("failed_without_base", 12, reason)
-    return _ended("rolled_back", 10, reason)
+        return _failed("failed_without_base", 12, progress.failed)
+    return _failed("rolled_back", 10, progress.failed)
 
 
 def final_serving(progress: Progress) -> str | None:
@@ -167,8 +167,12 @@ def final_serving(progress: Progress) -> str | None:
     return progress.current.serving_release
 
 
-def _ended(name: str, exit_code: int, reason: str) -> Json:
-    return {"outcome": name, "exit_code": exit_code, "reason": reason}
+def _ended(name: str, exit_code: int, reason: str, next_step: str = "") -> Json:
+    return {"outcome": name, "exit_code": exit_code, "reason": reason, "next_step": next_step}
+
+
+def _failed(name: str, exit_code: int, failure: Mapping[str, Any]) -> Json:
+    return _ended(name, exit_code, _reason(failure), failure["error"].get("next_step", ""))
 
 
 def _reason(failure: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ desired state in force and then looks at what is there.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,8 +104,12 @@ def put_in_force(
     scene.attendance.epoch = turn.stamp.epoch
 
 
-def settle(scene: Scene, *, serving: str | None = None) -> Observed:
-    """Wait until what was ordered is so. HealthFailed when a replica of `serving` can't be."""
+def settle(scene: Scene, *, needed: str | None = None) -> Observed:
+    """Wait until traffic flows as ordered, nothing else runs, and `needed` is ready.
+
+    Replicas of other releases need not be ready: an ill candidate must not hold up its own
+    removal. Raises HealthFailed when a replica of `needed` does not stay up.
+    """
     service = scene.project.service
     limit_s = (
         service.strategy.drain_timeout_s
@@ -115,17 +120,57 @@ def settle(scene: Scene, *, serving: str | None = None) -> Observed:
     deadline = scene.clock.monotonic() + limit_s
     while True:
         observed = scene.target.observe()
-        if observed.converged and not observed.guarded:
+        if is_settled(observed, needed):
             return observed
         scene.attendance.interrupt()
-        for replica in observed.of(serving) if serving else ():
-            if replica.phase == "crash_loop":
-                raise HealthFailed(f"{replica.name} does not stay up", why=replica.reason)
-        if observed.guarded:
-            raise CandidateFailed("the guard took over", why=observed.guard_reason)
+        _require_hope(observed, needed)
         if scene.clock.monotonic() > deadline:
-            raise HealthFailed(f"the target did not settle within {limit_s:.0f} s")
+            raise HealthFailed(
+                f"the target did not settle within {limit_s:.0f} s",
+                why=_unsettled(observed),
+                next_step="See opsctl logs and opsctl health, then deploy again",
+            )
         scene.clock.sleep(POLL_S)
+
+
+def is_settled(observed: Observed, needed: str | None) -> bool:
+    """Whether what runs is what was ordered, as far as users and `needed` are concerned."""
+    desired = observed.desired
+    ordered = {share.release: share.weight for share in desired.shares if share.weight}
+    counts = Counter((replica.release, replica.role) for replica in observed.replicas)
+    wanted = Counter({(share.release, share.role): share.replicas for share in desired.shares})
+    share = desired.share(needed) if needed else None
+    ready = sum(replica.phase == "ready" for replica in observed.of(needed)) if needed else 0
+    return (
+        not observed.guarded
+        and observed.weights == ordered
+        and counts <= wanted
+        and (share is None or ready >= share.replicas)
+        and (observed.balancer_up or not ordered)
+    )
+
+
+def _require_hope(observed: Observed, needed: str | None) -> None:
+    for replica in observed.of(needed) if needed else ():
+        if replica.phase == "crash_loop":
+            raise HealthFailed(
+                f"{replica.name} does not stay up",
+                why=replica.reason,
+                next_step=f"See: opsctl logs {replica.release}",
+            )
+    if observed.guarded:
+        raise CandidateFailed(
+            "the guard took over",
+            why=observed.guard_reason,
+            next_step="See opsctl logs and opsctl health, then deploy again",
+        )
+
+
+def _unsettled(observed: Observed) -> str:
+    """What is not yet as ordered, in words."""
+    traffic = ", ".join(f"{release} {weight} %" for release, weight in observed.weights.items())
+    phases = (f"{r.name} is {r.phase} {r.reason}".rstrip() for r in observed.replicas)
+    return "; ".join([f"traffic: {traffic or 'none'}", *phases])
 
 
 def _preflight(scene: Scene, turn: Turn) -> Json:
@@ -275,21 +320,28 @@ def _judge(scene: Scene, report: Json) -> Json:
     outcome, reason = report["outcome"], report["reason"]
     if outcome == "pass":
         return {"gate": report}
+    see = f" The figures: {scene.artifacts}"
     if outcome == "fail":
-        raise GateFailed("the benchmark gate failed", why=reason)
+        raise GateFailed(
+            "the benchmark gate failed", why=reason, next_step=f"Repair it, then deploy again.{see}"
+        )
     if scene.project.service.gate.on_inconclusive == "pause":
         raise WaitingForPerson(
             f"the gate is {outcome}: {reason}",
             next_step="Run: opsctl approve (go on), opsctl resume (measure again) or opsctl abort",
         )
-    raise GateUndecided(f"the benchmark gate is {outcome}", why=reason)
+    raise GateUndecided(
+        f"the benchmark gate is {outcome}",
+        why=reason,
+        next_step=f"Deploy again on a quieter machine, or give gate.budget_s more.{see}",
+    )
 
 
 def _shift(scene: Scene, turn: Turn) -> Json:
     from opsctl.checks.live import Trial, watch_live
 
     put_in_force(scene, turn, _ordered(turn))
-    settle(scene, serving=turn.candidate)
+    settle(scene, needed=turn.candidate)
     strategy = scene.project.service.strategy
     trial = Trial(
         turn.candidate,
@@ -303,7 +355,7 @@ def _shift(scene: Scene, turn: Turn) -> Json:
 
 def _stop(scene: Scene, turn: Turn) -> Json:
     put_in_force(scene, turn, _ordered(turn))
-    settle(scene)
+    settle(scene, needed=_ordered(turn).serving_release)
     return {}
 
 
@@ -329,7 +381,7 @@ def _drain(scene: Scene, turn: Turn) -> Json:
         retire_at = scene.clock.now() + warm_s
         state = state.put(warm_share(base, old.replicas, retire_at))
     put_in_force(scene, turn, state, unattended=True)
-    settle(scene, serving=turn.candidate)
+    settle(scene, needed=turn.candidate)
     _wait_for_requests(scene, base)
     return {"state": state.to_dict()}
 
@@ -347,7 +399,7 @@ def _wait_for_requests(scene: Scene, release: str | None) -> None:
 def _restore(scene: Scene, turn: Turn) -> Json:
     state = _ordered(turn)
     put_in_force(scene, turn, state)
-    observed = settle(scene, serving=turn.progress.base)
+    observed = settle(scene, needed=turn.progress.base)
     if turn.candidate != turn.progress.base and state.weight(turn.candidate) == 0:
         return {"candidate_weight": observed.desired.weight(turn.candidate)}
     return {}
@@ -383,7 +435,7 @@ def _collect(scene: Scene, turn: Turn) -> Json:
 
 def _remove(scene: Scene, turn: Turn) -> Json:
     put_in_force(scene, turn, _ordered(turn), unattended=True)
-    settle(scene)
+    settle(scene, needed=_ordered(turn).serving_release)
     return {}
 
 

@@ -126,12 +126,15 @@ def of_rollout(progress: Progress, report: str = "") -> Outcome:
         "base": progress.base,
         "rollout": progress.rollout,
         "reason": closed["reason"],
+        "next_step": closed.get("next_step", ""),
         "journal_ms": closed.get("journal_ms"),
         "report": report,
     }
     lines = [f"{closed['outcome']}: {serving} serves (rollout {progress.rollout})"]
     if closed["exit_code"]:
         lines.append(f"because {closed['reason']}")
+    if closed.get("next_step"):
+        lines.append(f"next: {closed['next_step']}")
     if report:
         lines.append(f"report: {report}")
     return Outcome(closed["exit_code"], data, "\n".join(lines))

@@ -51,6 +51,8 @@ class Supervisor:
         self._save_failed = False
         self._trouble = ""
         self._ledger = TrafficLedger()
+        self._weights: dict[str, int] = {}
+        """Percent of traffic by release that the balancer has taken on."""
         self._counted_at = 0.0
         self._housekept_at = 0.0
         self._leaving_for_good: asyncio.Task[None] | None = None
@@ -173,6 +175,7 @@ class Supervisor:
         self._balancer.note = {"stamp": memory.stamp.to_dict(), "percents": percents}
         if self._balancer.up:
             await self._balancer.put(placed(percents, members, self._balancer.servers))
+            self._weights = dict(percents)
         self._remove_surplus(wanted)
 
     async def _move_moved(self) -> None:
@@ -422,6 +425,7 @@ class Supervisor:
             front_errors=front.errors,
             guarded=memory.guarded,
             guard_reason=memory.guard_reason,
+            weights=self._weights,
         ).to_dict()
 
     def _converged(self) -> bool:
