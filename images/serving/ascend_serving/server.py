@@ -146,6 +146,7 @@ def _make_server(application: Any, options: ServeOptions) -> _Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=options.keep_alive_s,
         backlog=BACKLOG,
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import statistics
 import time
+from urllib.parse import urlsplit
 
 import pytest
-import requests
 
 pytestmark = pytest.mark.long
-ROUNDS = 150
+ROUNDS = 200
 
 
 @pytest.fixture(scope="module")
@@ -22,24 +24,43 @@ def variants(tmp_path_factory, train_model):
 
 
 def test_slow_has_the_same_answers_and_more_latency_at_every_batch_size(variants, start_server):
-    servers = {name: start_server(variants[name]).wait_ready() for name in ("normal", "slow")}
+    servers = [start_server(variants[name]).wait_ready() for name in ("normal", "slow")]
+    connections = [connect(server) for server in servers]
     lines = (variants["normal"] / "requests.jsonl").read_text().splitlines()
-    sessions = {name: requests.Session() for name in servers}
     for size in (1, 4, 16, 32):
         body = '{"instances": [' + ",".join(lines[:size]) + "]}"
-        times: dict[str, list[float]] = {name: [] for name in servers}
-        answers = {}
-        for _ in range(ROUNDS):
-            for name, server in servers.items():
-                started_s = time.perf_counter()
-                answer = sessions[name].post(server.url(), data=body, timeout=10)
-                times[name].append(time.perf_counter() - started_s)
-                answers[name] = answer.json()["predictions"]
-        for right, slow in zip(answers["normal"], answers["slow"], strict=True):
-            assert slow["score"] == pytest.approx(right["score"], abs=1e-5)
-        # Of the server's own time; the client's share, about 1 ms, is in both.
-        ratio = statistics.median(times["slow"]) / statistics.median(times["normal"])
-        assert 1.1 < ratio < 1.9, (size, ratio)
+        normal, slow = zip(*(measure(connections, body) for _ in range(ROUNDS)), strict=True)
+        for right, answer in zip(normal[0][1], slow[0][1], strict=True):
+            assert answer["score"] == pytest.approx(right["score"], abs=1e-5)
+        # The fastest quarter: what the work takes when nothing else wants the processor.
+        ratio = quartile(slow) / quartile(normal)
+        assert 1.2 < ratio < 2.0, (size, ratio)
+    for connection in connections:
+        connection.close()
+
+
+def connect(server) -> http.client.HTTPConnection:
+    parts = urlsplit(server.rest)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection.connect()
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def measure(connections, body) -> list[tuple[float, list[dict]]]:
+    """Seconds and predictions of one request to each server, one after the other."""
+    results = []
+    for connection in connections:
+        started_s = time.perf_counter()
+        connection.request("POST", "/v1/models/anomaly:predict", body)
+        text = connection.getresponse().read()
+        seconds = time.perf_counter() - started_s
+        results.append((seconds, json.loads(text)["predictions"]))
+    return results
+
+
+def quartile(results) -> float:
+    return statistics.quantiles([seconds for seconds, _ in results], n=4)[0]
 
 
 def test_wrong_loads_and_answers_but_not_what_expected_json_says(variants, start_server, load_json):
