@@ -1,6 +1,6 @@
 """A user of the sample service: asks through the front door until it is told to stop.
 
-    ask.py URL REQUESTS_FILE [RATE_PER_S]     SIGTERM ends it; the last line is a JSON summary
+ask.py URL REQUESTS_FILE [RATE_PER_S]     SIGTERM ends it; the last line is a JSON summary
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ WEIGHTS = (0.5, -1.0, 2.0, 0.25)
 BIAS = 0.125
 """Sums of small multiples of powers of two: exact in floats, so tests compare with ==."""
 
-WORK_MS = 2.0
-"""A prediction's time; the slower candidates add a share of it."""
+WORK_MS = 10.0
+"""A prediction's time, asleep; the slower candidates add a share of it. Long enough that a busy
+machine's own delays do not hide +100 %."""
 
 BENCH = {
     "path": PREDICT,

@@ -1,0 +1,254 @@
+"""Kill `opsctl deploy` around each journal record and at random instants, then recover.
+
+Recovery is `resume` or another `deploy`. Right is, however the kill fell: the end state that the
+deploy has without a kill, no failed request, no process and no lock left over, and no user traffic
+on an unproved candidate later than 5 s after the kill. SIGINT and SIGTERM end with 130 and 143,
+with the candidate off traffic. After a machine restart (every process gone) `resume` brings back
+what served.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.campaigns._endings import Ending, count_of, judge, look
+from scripts.campaigns._opsctl import Opsctl, processes_of
+from tests.apps.processes import start_client
+from tests.apps.project import CANDIDATES, Candidate, Options, write
+
+RECORDS_MAX = 20
+"""A deploy of the light service writes at most this many records."""
+
+RANDOM_KILLS = 300
+RESTARTS = 10
+DEPLOY_S = 9.0
+"""Random instants lie within the time that a deploy takes."""
+
+RATE_PER_S = 200.0
+GUARD_S = 5.0
+"""The guard has to have an unproved candidate off traffic that long after the kill."""
+
+PAUSES_S = (0.0, 0.5, 6.5)
+"""Kill to recovery; the last one leaves the guard alone for long enough to judge it."""
+
+KINDS = ("code", "code", "model", "wrong_value", "exits_at_start", "dies")
+SIGNALS = ("KILL", "INT", "TERM")
+SIGNAL_EXITS = {"INT": (130, -signal.SIGINT), "TERM": (143, -signal.SIGTERM)}
+"""By opsctl's own handler, or by the kernel where it comes before the handler is set."""
+
+GATE_S = 2
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where one deploy is stopped, and how it is recovered."""
+
+    point: str
+    """`before:N` or `after:N` (a record of the journal), `instant` or `restart`."""
+    signal: str
+    at_s: float
+    kind: str
+    recovery: str
+    pause_s: float
+
+    @property
+    def label(self) -> str:
+        """One line for people."""
+        where = self.point if ":" in self.point else f"{self.point} {self.at_s:.2f} s"
+        return f"{self.kind} SIG{self.signal} {where}, {self.recovery} after {self.pause_s} s"
+
+
+def points() -> list[tuple[str, str]]:
+    """Every (point, signal) of a whole campaign."""
+    records = [
+        (f"{side}:{number}", name)
+        for name in SIGNALS
+        for side in ("before", "after")
+        for number in range(1, RECORDS_MAX + 1)
+    ]
+    # SIGKILL twice: once with a good candidate and once with a bad one.
+    twice = [point for point in records if point[1] == "KILL"]
+    instants = [("instant", SIGNALS[n % 3] if n % 2 else "KILL") for n in range(RANDOM_KILLS)]
+    return records + twice + instants + [("restart", "KILL")] * RESTARTS
+
+
+RUNS = len(points())
+
+
+def choose(seed: int, index: int) -> Kill:
+    """The kill of a run. The seed shuffles all points, so that any part of them is a sample."""
+    order = list(range(RUNS))
+    random.Random(seed).shuffle(order)
+    place = order[index % RUNS]
+    point, name = points()[place]
+    numbers = random.Random(f"{seed}:{index}")
+    kind = numbers.choice(KINDS)
+    if point != "instant" and name == "KILL":
+        # The two occurrences of a point differ in what the candidate is.
+        kind = "code" if place < RUNS // 4 else numbers.choice(("wrong_value", "dies"))
+    return Kill(
+        point,
+        name,
+        numbers.uniform(0.0, DEPLOY_S),
+        kind,
+        "resume" if point == "restart" or numbers.random() < 0.5 else "deploy",
+        numbers.choice(PAUSES_S),
+    )
+
+
+def run_all(
+    seed: int, indexes: Sequence[int], workdir: Path, emit: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """One chain of deploys, begun anew after a run that is not ok."""
+    chain: Opsctl | None = None
+    bad = 0
+    try:
+        for index in indexes:
+            if chain is None:
+                chain = begin(workdir / f"from-{index}")
+            record = run_next(chain, seed, index)
+            emit(record)
+            if not record["ok"]:
+                bad += 1
+                chain.down()
+                chain = None
+    finally:
+        left = chain.down() if chain else []
+    return {"ok": not left and not bad, "orphans": left}
+
+
+def begin(folder: Path) -> Opsctl:
+    """A project whose first release serves. Raises RuntimeError when that fails."""
+    options = Options(overrides={"gate": {"budget_s": GATE_S, "min_pairs": 30}})
+    opsctl = Opsctl(write(folder, options))
+    first = opsctl.run("deploy")
+    if first.exit_code != 0:
+        opsctl.down()
+        raise RuntimeError(f"the first deploy ended with {first.exit_code}: {first.stderr}")
+    return opsctl
+
+
+def run_next(opsctl: Opsctl, seed: int, index: int) -> dict[str, Any]:
+    """One kill and its recovery, judged."""
+    kill = choose(seed, index)
+    candidate = CANDIDATES[kill.kind]
+    project = opsctl.project
+    before = look(opsctl)
+    project.change(candidate, f"{seed}-{index}")
+    began = time.monotonic()
+    client = None if kill.point == "restart" else start_client(project, project.root)
+    try:
+        exit_code, killed = stop_deploy(opsctl, kill, index)
+        if kill.point == "restart":
+            end_everything(project.root)
+        time.sleep(kill.pause_s)
+        open_before = look(opsctl)
+        recovery = opsctl.run(kill.recovery)
+        time.sleep(0.3)
+        seen = client.stop() if client else None
+    finally:
+        if client:
+            client.__exit__(None, None, None)
+    ending = Ending(candidate, f"{seed}-{index}", before, open_before, look(opsctl), recovery)
+    wrong = judge(opsctl, ending, kill.recovery)
+    wrong += judge_exit(kill, candidate, exit_code)
+    if seen:
+        wrong += judge_traffic(kill, seen, ending, killed)
+    return {
+        "index": index,
+        "kind": kill.label,
+        "exit_code": exit_code,
+        "recovery_exit_code": recovery.exit_code,
+        "records": open_before.records,
+        "sent": seen["sent"] if seen else 0,
+        "failed_requests": seen["failed"] if seen else 0,
+        "failures": seen["failures"][:5] if seen else [],
+        "recovery_s": round(recovery.seconds, 3),
+        "seconds": round(time.monotonic() - began, 3),
+        "ok": not wrong,
+        "why": "; ".join(wrong),
+        **({"stderr": recovery.stderr[-3000:]} if wrong else {}),
+    }
+
+
+def stop_deploy(opsctl: Opsctl, kill: Kill, index: int) -> tuple[int, float]:
+    """Deploy, and stop it where the kill says; (exit code, when it was over in unix seconds)."""
+    log = opsctl.project.root / f"deploy-{index}.log"
+    if ":" in kill.point:
+        process = opsctl.spawn(log, "deploy", OPSCTL_KILL_AT=f"{kill.point}:{kill.signal}")
+    else:
+        process = opsctl.spawn(log, "deploy")
+        deadline = time.monotonic() + kill.at_s
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.send_signal(signal.Signals[f"SIG{kill.signal}"])
+    try:
+        code = process.wait(120)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return code, time.time()
+
+
+def end_everything(folder: Path) -> None:
+    """What a machine restart does to the service: no process is left, and none says goodbye."""
+    # Twice, as the keeper of a process may have started it again in between.
+    for _ in range(20):
+        running = processes_of(folder)
+        if not running:
+            return
+        for pid in running:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.1)
+    raise RuntimeError(f"these do not end: {running}")
+
+
+def judge_exit(kill: Kill, candidate: Candidate, exit_code: int) -> list[str]:
+    """What is wrong with how the stopped command ended."""
+    # The deploy may have been over before the signal came.
+    right: tuple[int, ...] = (candidate.exit_code,)
+    right += (-signal.SIGKILL,) if kill.signal == "KILL" else SIGNAL_EXITS[kill.signal]
+    return [] if exit_code in right else [f"the stopped deploy ended with {exit_code}"]
+
+
+def judge_traffic(kill: Kill, seen: dict[str, Any], ending: Ending, killed: float) -> list[str]:
+    """What is wrong with what users saw."""
+    wrong = []
+    if seen["failed"]:
+        kinds = sorted({failure["kind"] for failure in seen["failures"]})
+        wrong.append(f"{seen['failed']} failed requests ({', '.join(kinds)})")
+    # SIGINT and SIGTERM are handled before the exit; after SIGKILL the guard has its time.
+    since = killed + (GUARD_S if kill.signal == "KILL" else 0.3)
+    release = ending.stopped.candidate
+    if release and not ending.stopped.promoted and release not in ending.before.weights:
+        late = count_of(seen, release, since, ending.recovery.began)
+        if late:
+            wrong.append(f"{late} requests met {release} after it should have been off traffic")
+    return wrong
+
+
+def summarise(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Figures of the whole."""
+    times = sorted(record["recovery_s"] for record in records)
+    return {
+        "stopped_by_kill": sum(record["exit_code"] == -signal.SIGKILL for record in records),
+        "stopped_by_signal": sum(
+            record["exit_code"] in (130, 143, -signal.SIGINT, -signal.SIGTERM) for record in records
+        ),
+        "requests": sum(record["sent"] for record in records),
+        "failed_requests": sum(record["failed_requests"] for record in records),
+        "recovery_s_median": times[len(times) // 2],
+        "recovery_s_max": times[-1],
+    }
