@@ -22,7 +22,7 @@ from typing import Any
 
 from opsctl.config.settings import Project
 from opsctl.content import Manifest, copy_entries, differing, freeze, manifest_digest
-from opsctl.errors import BuildFailed, ConfigError, PreflightRefused
+from opsctl.errors import BuildFailed, ConfigError, OpsctlError, PreflightRefused
 from opsctl.model import Json
 from opsctl.release import ModelArtefact, Release
 from opsctl.release_build import run_build
@@ -80,7 +80,7 @@ class ReleaseStore:
         return read_sources(project, interrupt).digest
 
     def get(self, name: str) -> Release:
-        """The release `name`. Raises `ConfigError` when there is none."""
+        """The release `name`. Raises `ConfigError` when there is none, `OpsctlError` if damaged."""
         path = self._directory(name) / "release.json"
         try:
             return Release.from_dict(json.loads(path.read_text(encoding="utf-8")))
@@ -91,6 +91,12 @@ class ReleaseStore:
                 why=f"releases here: {known}",
                 next_step="Run: opsctl releases list",
             ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise OpsctlError(
+                f"release {name} is damaged",
+                why=f"{path} does not hold what was written ({error})",
+                next_step=f"Remove the folder {path.parent} if nothing serves from it",
+            ) from error
 
     def list(self) -> tuple[Release, ...]:
         """All complete releases, oldest first."""

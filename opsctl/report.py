@@ -49,7 +49,7 @@ def write_report(
     _redact_files(artefacts, redactor)
     rollout = replace(rollout, gates=_gates(artefacts), logs=_logs(artefacts))
     report: Json = redactor.json(report_of(rollout))
-    report["warnings"].extend(redactor.warnings)
+    report["warnings"] = list(dict.fromkeys([*report["warnings"], *redactor.warnings]))
     written = Written(
         directory / f"{name}.json", directory / f"{name}.txt", _performance(directory, report)
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from opsctl.config.settings import Project, Retention, SecretSource
-from opsctl.errors import Aborted, BuildFailed, ConfigError, PreflightRefused
+from opsctl.errors import Aborted, BuildFailed, ConfigError, OpsctlError, PreflightRefused
 from opsctl.release import Release
 from opsctl.secrets import SecretStore
 from tests.release_projects import (
@@ -265,6 +265,16 @@ def test_an_unknown_release_is_answered_with_those_there_are(project: Project) -
     build(project)
     with pytest.raises(ConfigError, match="there is no release r7: releases here: r1"):
         store_of(project).get("r7")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', "null"])
+def test_a_damaged_release_is_told_and_never_guessed(project: Project, content: str) -> None:
+    release = build(project)
+    path = Path(release.launch.directory).parent / "release.json"
+    path.write_text(content)
+    with pytest.raises(OpsctlError, match="release r1 is damaged") as caught:
+        store_of(project).get("r1")
+    assert caught.value.exit_code == 1
 
 
 def test_an_edited_release_is_noticed(project: Project) -> None:

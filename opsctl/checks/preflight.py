@@ -48,6 +48,12 @@ class _Case:
         running = len(self.observed.replicas) if self.observed else 0
         return max(0, sum(share.replicas for share in self.state.shares) - running)
 
+    @property
+    def largest_replica_mb(self) -> int:
+        """Memory of the largest replica that runs now."""
+        sizes = (replica.rss_bytes for replica in (self.observed.replicas if self.observed else ()))
+        return max(sizes, default=0) // MEGABYTE
+
 
 def preflight(
     project: Project, target: Target, store: ReleaseStore, state: DesiredState
@@ -189,17 +195,19 @@ def _secrets(case: _Case) -> Iterator[Finding]:
 
 def _memory(case: _Case) -> Iterator[Finding]:
     limit_mb = case.project.service.resources.memory_mb
+    each_mb = limit_mb or case.largest_replica_mb
     available_mb = available_memory_mb()
-    if case.project.target != "local" or limit_mb is None or available_mb is None:
+    if case.project.target != "local" or not each_mb or available_mb is None:
         return
-    needed_mb = limit_mb * case.added_replicas
+    needed_mb = each_mb * case.added_replicas
     said = (
         f"{case.added_replicas} more replicas may use {needed_mb} MB,"
         f" {available_mb} MB are available"
     )
     if needed_mb > available_mb:
+        # Without a limit it is a guess by what the old release uses: no reason to refuse.
         advice = "Stop something, lower resources.memory_mb, or set strategy.type: recreate"
-        yield Finding("memory", "fail", said, advice)
+        yield Finding("memory", "fail" if limit_mb else "warn", said, advice)
     else:
         yield Finding("memory", "ok", said)
 

@@ -229,6 +229,17 @@ def test_memory_counts_only_the_replicas_that_come_on_top(
     assert bad(project, SERVES, replicas=3) == []
 
 
+def test_without_a_limit_memory_is_guessed_by_what_runs(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "available_memory_mb", lambda: 1000)
+    runs = observed(replica("r1-1", rss_bytes=600 << 20), replica("r1-2", rss_bytes=1 << 20))
+    assert bad(project_in(root), runs, replicas=3) == []
+    assert bad(project_in(root), runs, replicas=4) == [
+        ("memory", "warn", "2 more replicas may use 1200 MB, 1000 MB are available")
+    ]
+
+
 def test_cpus_that_do_not_exist_fail(root: Path) -> None:
     here = sorted(os.sched_getaffinity(0))
     project = project_in(root, resources=Resources(cpus=(here[0], 4096)))
