@@ -19,6 +19,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "campaigns"
+LINE_EVERY_S = 1.0
+"""Short runs are not worth a line each."""
+
 Record = dict[str, Any]
 
 
@@ -82,12 +85,16 @@ class Keeper:
         self.head = {"campaign": name, "seed": seed}
         self.runs = runs
         self.done = done
+        self.told = 0.0
 
     def __call__(self, record: Record) -> None:
         record = {**self.head, **record}
         with self.out.open("a") as file:
             file.write(json.dumps(record) + "\n")
         self.done[record["index"]] = record
+        if record["ok"] and time.monotonic() - self.told < LINE_EVERY_S:
+            return
+        self.told = time.monotonic()
         mark = "ok" if record["ok"] else f"NOT OK: {record.get('why', '')}"
         name = record.get("kind", "")
         tell(f"[{record['index'] + 1}/{self.runs}] {name} {record.get('seconds', 0):.1f} s {mark}")
@@ -155,12 +162,13 @@ def sum_up(campaign: ModuleType, records: Sequence[Record], runs: int) -> Record
     """The figures of the whole."""
     failed = [record["index"] for record in records if not record["ok"]]
     summarise: Callable[[Sequence[Record]], Record] = getattr(campaign, "summarise", lambda _: {})
+    figures = summarise(records) if records else {}
     return {
         "runs": len(records),
         "wanted": runs,
         "failed": failed,
-        **(summarise(records) if records else {}),
-        "ok": not failed and len(records) == runs,
+        **figures,
+        "ok": not failed and len(records) == runs and figures.get("ok", True),
     }
 
 
