@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from opsctl.session import Session
 
 
+ROLLOUTS_KEPT = 500
+"""Rollouts that the journal keeps at least: they say which releases may be gone back to."""
+
+
 def finish(session: Session, rollout: deploy.Rollout, progress: Progress) -> None:
     """Tell, report, prune. The rollout is closed already: a failure here is only a warning."""
     assert progress.closed is not None
@@ -91,4 +95,4 @@ def _prune(session: Session, rollout: deploy.Rollout) -> None:
     retention = rollout.scene.project.service.retention
     for name in disposable(session.read, retention.releases):
         session.read.store.remove(name)
-    session.read.journal.prune(retention.reports)
+    session.read.journal.prune(max(retention.reports, ROLLOUTS_KEPT))

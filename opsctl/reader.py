@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsctl.clock import Clock, SystemClock
 from opsctl.config.settings import Project
-from opsctl.errors import TargetUnreachable
+from opsctl.errors import JournalBroken, TargetUnreachable
 from opsctl.inbox import Inbox
 from opsctl.journal import Journal
 from opsctl.model import DesiredState, Observed
@@ -62,6 +64,14 @@ class Reader:
     def rollouts(self) -> list[Progress]:
         """All rollouts, oldest first."""
         return [fold(segment.records, segment.number) for segment in self.journal.all()]
+
+    def newest_first(self) -> Iterator[Progress]:
+        """All rollouts, newest first, read one by one."""
+        for number in reversed(self.journal.numbers()):
+            with contextlib.suppress(JournalBroken):
+                segment = self.journal.read(number)
+                if segment.records:
+                    yield fold(segment.records, number)
 
     def marks(self) -> ReleaseMarks:
         """Which releases are proved, which rejected."""

@@ -288,11 +288,20 @@ def release_marks(rollouts: Iterable[Progress]) -> ReleaseMarks:
 
 
 def rollback_target(
-    marks: ReleaseMarks, serving: str | None, existing: Sequence[str]
+    newest_first: Iterable[Progress], serving: str | None, existing: Sequence[str]
 ) -> str | None:
-    """The release that a bare `opsctl rollback` goes to: the last proved one that still exists."""
-    options = [r for r in marks.proved if r != serving and r in existing]
-    return options[-1] if options else None
+    """The release that a bare `opsctl rollback` goes to: the last proved one that still exists.
+
+    Going backwards the first word on a release is its last, so the search ends early.
+    """
+    judged: set[str] = set()
+    for progress in newest_first:
+        marks = release_marks([progress])
+        for release in marks.proved:
+            if release not in judged and release != serving and release in existing:
+                return release
+        judged |= {*marks.proved, *marks.rejected}
+    return None
 
 
 def warm_share(base: str, replicas: int, retire_at: float) -> Share:

@@ -176,6 +176,9 @@ def recover(session: Session) -> None:
     except JournalBroken as error:
         rebuild(session, str(error))
         return
+    if not segment.records or segment.closed:
+        for request in session.read.inbox.items():  # they came too late for their rollout
+            session.read.inbox.remove(request)
     observed = session.read.observed()
     if observed is None:
         return

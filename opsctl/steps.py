@@ -319,7 +319,7 @@ def _client_cpus(turn: Turn) -> tuple[int, ...]:
 def _judge(scene: Scene, report: Json) -> Json:
     outcome, reason = report["outcome"], report["reason"]
     if outcome == "pass":
-        return {"gate": report}
+        return {"gate": {"outcome": outcome, "reason": reason, "seed": report["seed"]}}
     see = f" The figures: {scene.artifacts}"
     if outcome == "fail":
         raise GateFailed(

@@ -181,7 +181,9 @@ def test_only_proved_releases_are_rollback_targets() -> None:
     marks = release_marks([finished("r0"), good, bad])
     assert marks.proved == ("r0", "r1")
     assert marks.rejected == {"r2"}
-    assert rollback_target(marks, "r1", ["r0", "r1", "r2"]) == "r0"
+    newest_first = [bad, good, finished("r0")]
+    assert rollback_target(newest_first, "r1", ["r0", "r1", "r2"]) == "r0"
+    assert rollback_target(newest_first, "r1", ["r1", "r2"]) is None
 
 
 def finished(candidate: str, *, fail: str = "", base: str | None = None) -> Progress:

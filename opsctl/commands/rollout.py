@@ -17,6 +17,9 @@ from opsctl.rollout import Progress, rollback_target
 from opsctl.secrets import SecretStore, resolve_secrets
 from opsctl.session import Options, Session, in_charge
 
+WITHDRAW_LIMIT_S = 300.0
+"""How long a holder may take to give the candidate back before the asker stops waiting."""
+
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
 
@@ -24,7 +27,7 @@ WATCH_S = 0.2
 def deploy(project: Project, console: Console, options: Options) -> Outcome:
     """Take the service from its sources to safely serving."""
     with in_charge(project, console, "deploy", options) as session:
-        digest = session.read.store.content_digest(project)
+        digest = session.read.store.content_digest(project, session.attendance.interrupt)
         going = session.read.open_progress()
         if going and continues(session, going, digest):
             console.tell(f"going on with rollout {going.rollout} ({going.candidate})")
@@ -199,7 +202,7 @@ def choose_rollback(look: Reader, release: str | None) -> tuple[str, str]:
             "cannot roll back: nothing serves", next_step="Run: opsctl deploy, or opsctl resume"
         )
     existing = [r.name for r in look.store.list()]
-    target = release or rollback_target(look.marks(), serving, existing)
+    target = release or rollback_target(look.newest_first(), serving, existing)
     if target is None:
         raise ConfigError(
             "cannot roll back: no proved release is left besides the one that serves",
@@ -230,10 +233,17 @@ def withdraw(
     if going is None:
         return simple("nothing_to_abort", "nothing to abort: no rollout is open")
     look.inbox.put(request, by=actor_name(), reason=reason, clock=look.clock)
+    deadline = look.clock.monotonic() + (options.timeout_s or WITHDRAW_LIMIT_S)
     while current_holder(look.lock_path):
         done = _closed(look, going.rollout)
         if done:
             return _withdrawn(done)
+        if look.clock.monotonic() > deadline:
+            raise TimedOut(
+                f"rollout {going.rollout} did not end yet",
+                why="its holder has the request but is still busy",
+                next_step="Look with opsctl status; a frozen holder is passed by: lock release",
+            )
         look.clock.sleep(WATCH_S)
     done = _closed(look, going.rollout)
     if done:
