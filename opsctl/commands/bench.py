@@ -13,6 +13,7 @@ from opsctl.commands.outcome import Outcome
 from opsctl.config.settings import Bench, Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.model import Json
 from opsctl.reader import reader
 
@@ -23,7 +24,6 @@ SEED_MAX = 2**31
 def run(project: Project, console: Console, release: str | None) -> Outcome:
     """Measure a release that runs, by default the one that serves, at its private endpoint."""
     from opsctl.bench import BenchRequest, measure
-    from opsctl.bench.report import write_json
 
     bench = _bench(project)
     look = reader(project)
@@ -38,7 +38,7 @@ def run(project: Project, console: Console, release: str | None) -> Outcome:
     request = BenchRequest(endpoints[0], bench, project.root, seed, pid=pid, release=chosen)
     report = measure(request, tell=console.tell, interrupt=lambda: None).to_dict()
     path = _folder(project, chosen) / f"{int(look.clock.now())}.json"
-    write_json(path, report)
+    write_atomically(path, json.dumps(report, indent=1))
     lines = [*_table(report), f"kept as {path}"]
     return Outcome(0, {"outcome": "measured", "exit_code": 0, **report}, "\n".join(lines))
 
