@@ -9,6 +9,7 @@ Everything that gets in passes the redactor first, also the files that the rollo
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -47,9 +48,11 @@ def write_report(
     artefacts = directory / name
     directory.mkdir(parents=True, exist_ok=True)
     _redact_files(artefacts, redactor)
-    rollout = replace(rollout, gates=_gates(artefacts), logs=_logs(artefacts))
-    report: Json = redactor.json(report_of(rollout))
-    report["warnings"] = list(dict.fromkeys([*report["warnings"], *redactor.warnings]))
+    gates, damaged = _gates(artefacts)
+    rollout = replace(rollout, gates=gates, logs=_logs(artefacts))
+    report: Json = _finite(redactor.json(report_of(rollout)))
+    warnings = [*report["warnings"], *damaged, *redactor.warnings]
+    report["warnings"] = list(dict.fromkeys(warnings))
     written = Written(
         directory / f"{name}.json", directory / f"{name}.txt", _performance(directory, report)
     )
@@ -109,8 +112,15 @@ def _redact_files(folder: Path, redactor: Redactor) -> None:
                 _write(path, clean)
 
 
-def _gates(folder: Path) -> list[Json]:
-    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("gate-*.json"))]
+def _gates(folder: Path) -> tuple[list[Json], list[str]]:
+    """The gate's reports that are whole, and a warning for each that a kill tore."""
+    gates, damaged = [], []
+    for path in sorted(folder.glob("gate-*.json")):
+        try:
+            gates.append(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError:
+            damaged.append(f"{path.name} is damaged and left out")
+    return gates, damaged
 
 
 def _logs(folder: Path) -> dict[str, list[str]]:
@@ -121,6 +131,15 @@ def _logs(folder: Path) -> dict[str, list[str]]:
         for path in sorted(folder.iterdir())
         if path.suffix in LOG_SUFFIXES
     }
+
+
+def _finite(value: Any) -> Any:
+    """The value with null where a figure is NaN or infinite, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _spelled(value: Any) -> str:
