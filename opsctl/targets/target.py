@@ -43,9 +43,7 @@ class Target(Protocol):
     def front_door(self) -> Endpoint:
         """Where users call."""
 
-    def logs(
-        self, release: str, *, lines: int = 100, follow: bool = False
-    ) -> Iterator[str]:
+    def logs(self, release: str, *, lines: int = 100, follow: bool = False) -> Iterator[str]:
         """Log lines of all replicas of `release`, each led by the replica's name."""
 
     def run_in(

@@ -64,11 +64,12 @@ class Connection(asyncio.Protocol):
         self.data = b""
         self.task: asyncio.Task[None] | None = None
 
-    def connection_made(self, transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         open_connections.add(self)
 
-    def connection_lost(self, error) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         open_connections.discard(self)
 
     def data_received(self, data: bytes) -> None:

@@ -89,11 +89,16 @@ class House:
         )
 
     def converge(self, *shares: Share, timeout_s: float = 20.0, **more: Any) -> Observed:
-        """Order a state and wait until it is reached."""
+        """Order a state and stay in charge until it is reached."""
         self.apply(*shares, **more)
-        return self.wait(lambda seen: seen.converged, timeout_s)
 
-    def wait(self, condition: Callable[[Observed], bool], timeout_s: float = 10.0) -> Observed:
+        def converged(seen: Observed) -> bool:
+            self.target.renew(self.epoch)
+            return seen.converged
+
+        return self.wait(converged, timeout_s)
+
+    def wait(self, condition: Callable[[Observed], object], timeout_s: float = 10.0) -> Observed:
         """Watch until `condition` holds; fails with what was seen last."""
         limit = time.monotonic() + timeout_s
         while True:
@@ -136,7 +141,7 @@ class House:
         try:
             ask(seen.host, seen.port, "/control", "POST", json.dumps(order))
         except (OSError, http.client.HTTPException):
-            assert "exit" in order
+            assert {"exit", "grow_mb"} & set(order)  # orders that may end it
 
     def supervisor_pid(self) -> int:
         return int(self.layout.pid_file.read_text())
@@ -179,6 +184,4 @@ def with_health(**changes: Any) -> dict[str, Any]:
 def with_local(project: settings.Project, **changes: Any) -> settings.Project:
     """The project with other settings of target `local`."""
     local = dataclasses.replace(project.service.local, **changes)
-    return dataclasses.replace(
-        project, service=dataclasses.replace(project.service, local=local)
-    )
+    return dataclasses.replace(project, service=dataclasses.replace(project.service, local=local))

@@ -91,13 +91,17 @@ class Balancer:
                 maint=row.maint,
             )
 
+    def must_reload(self, settings: RunSettings, port: int) -> bool:
+        """Whether the running HAProxy has other settings of its own."""
+        return self.up and self._frame != haproxy_config.frame_digest(settings, port)
+
     async def ensure_up(self, settings: RunSettings, port: int) -> None:
         """Start HAProxy, or reload it when its own settings changed. Raises TargetUnreachable."""
         async with self._lock:
             self.settings, self.port = settings, port
             if not self.up:
                 await self._start()
-            elif self._frame != haproxy_config.frame_digest(settings, port):
+            elif self.must_reload(settings, port):
                 await self._reload()
             elif self._unwritten:
                 self._write()
@@ -131,9 +135,16 @@ class Balancer:
 
     async def report_down(self, name: str) -> None:
         """Tell HAProxy of a dead replica before its own check notices."""
+        with contextlib.suppress(TargetUnreachable):
+            await self._report(name, "down")
+
+    async def report_up(self, name: str) -> None:
+        """Tell HAProxy that a replica is back. Raises TargetUnreachable."""
+        await self._report(name, "up")
+
+    async def _report(self, name: str, health: str) -> None:
         if name in self.servers and self.up:
-            with contextlib.suppress(TargetUnreachable):
-                await runtime_api.command([f"set server {runtime_api.BACKEND}/{name} health down"])
+            await runtime_api.command([f"set server {runtime_api.BACKEND}/{name} health {health}"])
 
     async def refresh_certificate(self) -> None:
         """Push changed certificate files to HAProxy; no connection is dropped."""

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsctl import __version__
+from opsctl.clock import SystemClock
 from opsctl.errors import OpsctlError, Superseded, TargetUnreachable
+from opsctl.inbox import Inbox
 from opsctl.model import DesiredState, Guard, Json, Observed, Stamp
 from opsctl.targets.supervisor import guarding, persisted, ports, procfs, rebuild, runtime_api
 from opsctl.targets.supervisor import launch as launching
@@ -35,6 +37,9 @@ GUARD_TICK_S = 0.25
 """Tick while the guard has something to do: it must act within a second of a stale lease."""
 
 RETRY_TICK_S = 0.25
+COUNT_S = 0.9
+"""How often HAProxy's counters are read: just under a tick, or every other tick would miss."""
+
 HOUSEKEEPING_S = 5.0
 
 
@@ -51,8 +56,6 @@ class Supervisor:
         self._save_failed = False
         self._trouble = ""
         self._ledger = TrafficLedger()
-        self._weights: dict[str, int] = {}
-        """Percent of traffic by release that the balancer has taken on."""
         self._counted_at = 0.0
         self._housekept_at = 0.0
         self._leaving_for_good: asyncio.Task[None] | None = None
@@ -123,7 +126,8 @@ class Supervisor:
             self._retire()
             self._check_guard()
             await self._reconcile()
-        await self._housekeep()
+            await self._balancer.refresh_certificate()
+        self._housekeep()
         self._save()
 
     def wake(self) -> None:
@@ -162,21 +166,31 @@ class Supervisor:
         self._fleet.start_missing(wanted)
         serving = any(share.role == "serving" for share in state.shares)
         if self._memory.settings and (serving or self._balancer.up):
+            if self._balancer.must_reload(self._settings, memory.front_port):
+                await self._count(now=True)
             await self._balancer.ensure_up(self._settings, memory.front_port)
         await self._move_moved()
         self._note_complete(state)
         members = self._fleet.balanced(wanted, self._balancer.servers)
         members = [m for m in members if m.server.name not in self._removals]
         percents = next_percents(state, memory.percents, members, memory.complete)
-        if percents != memory.percents:
-            self._tell_shift(percents)
-            memory.percents = percents
-            self._unsaved = True
         self._balancer.note = {"stamp": memory.stamp.to_dict(), "percents": percents}
         if self._balancer.up:
             await self._balancer.put(placed(percents, members, self._balancer.servers))
-            self._weights = dict(percents)
+            await self._tell_recovered()
+            if percents != memory.percents:
+                self._tell_shift(percents)
+                memory.percents = percents
+                self._unsaved = True
         self._remove_surplus(wanted)
+
+    async def _tell_recovered(self) -> None:
+        """HAProxy may still believe what its last check saw of a replica that is ready again."""
+        for name, runner in self._fleet.runners.items():
+            if runner.came_back:
+                runner.came_back = False
+                if runner.restarts:
+                    await self._balancer.report_up(name)
 
     async def _move_moved(self) -> None:
         """A replica that came back on another port leaves the balancer, to join it anew."""
@@ -247,11 +261,14 @@ class Supervisor:
             return
         guard = self._memory.guard
         reason = guarding.lease_reason(guard, self._lease.age_s)
-        if not reason and guard.unattended and guard.on_trial:
-            trial = self._trial(guard.on_trial)
-            reason = guarding.trial_reason(guard.on_trial, guard.limits, trial)
         if reason:
             self._put_safe(reason)
+        elif guard.unattended and guard.on_trial:
+            trial = self._trial(guard.on_trial)
+            broken = guarding.trial_reason(guard.on_trial, guard.limits, trial)
+            if broken:
+                self._put_safe(broken)
+                self._withdraw(broken)
 
     def _trial(self, release: str) -> guarding.Trial:
         """The release on trial since it was left alone."""
@@ -269,17 +286,11 @@ class Supervisor:
         memory.guarded, memory.guard_reason = True, reason
         self._unsaved = True
         self._events.tell("", f"guard puts the safe state in force: {reason}")
-        note = {
-            "kind": "guard",
-            "time": time.time(),
-            "by": "guard",
-            "reason": reason,
-            "stamp": memory.stamp.to_dict(),
-            "safe": memory.guard.safe.to_dict(),
-        }
+
+    def _withdraw(self, reason: str) -> None:
+        """Ask the next holder to take the candidate back; a stale lease alone asks for nothing."""
         with contextlib.suppress(OSError):
-            self._layout.inbox.mkdir(exist_ok=True)
-            write_atomically(self._layout.inbox / f"{time.time_ns()}-guard.json", json.dumps(note))
+            Inbox(self._layout.inbox).put("guard", by="guard", reason=reason, clock=SystemClock())
 
     # ------------------------------------------------------------------ memory and counters
 
@@ -301,7 +312,7 @@ class Supervisor:
     async def _count(self, *, now: bool = False) -> None:
         """Read HAProxy's counters, at most each second unless they are wanted `now`."""
         identity = self._balancer.identity
-        due = time.monotonic() - self._counted_at >= IDLE_TICK_S
+        due = time.monotonic() - self._counted_at >= COUNT_S
         if not self._balancer.up or identity is None or not (due or now):
             return
         self._counted_at = time.monotonic()
@@ -310,15 +321,13 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 write_atomically(self._layout.counters_file, json.dumps(self._ledger.to_dict()))
 
-    async def _housekeep(self) -> None:
+    def _housekeep(self) -> None:
         if time.monotonic() - self._housekept_at < HOUSEKEEPING_S:
             return
         self._housekept_at = time.monotonic()
         settings = self._settings
         with contextlib.suppress(OSError):
             rotate_all(self._layout.logs, settings.log_max_mb, settings.log_files)
-        with contextlib.suppress(OpsctlError, OSError):
-            await self._balancer.refresh_certificate()
 
     # ------------------------------------------------------------------ calls
 
@@ -331,8 +340,10 @@ class Supervisor:
             "front_port": self._memory.front_port,
         }
 
-    def apply(self, request: Mapping[str, Any]) -> Json:
+    async def apply(self, request: Mapping[str, Any]) -> Json:
         """Make a state the desired one; it is durable when this returns. See Target.apply."""
+        with contextlib.suppress(OpsctlError):
+            await self._count(now=True)  # what came before must not count against a trial
         state = DesiredState.from_dict(request["state"])
         stamp = Stamp.from_dict(request["stamp"])
         guard = Guard.from_dict(request["guard"])
@@ -415,7 +426,7 @@ class Supervisor:
         host = f"[{host}]" if ":" in host else host
         return Observed(
             stamp=memory.stamp,
-            desired=memory.desired,
+            desired=self._effective(),
             converged=self._converged(),
             replicas=self._fleet.observed(),
             traffic=self._ledger.traffic(),
@@ -425,7 +436,7 @@ class Supervisor:
             front_errors=front.errors,
             guarded=memory.guarded,
             guard_reason=memory.guard_reason,
-            weights=self._weights,
+            weights=memory.percents if self._balancer.up else {},
         ).to_dict()
 
     def _converged(self) -> bool:
@@ -439,7 +450,7 @@ class Supervisor:
             not memory.guarded
             and not self._trouble
             and set(wanted) == set(runners)
-            and all(runner.ready for runner in runners.values())
+            and all(runner.ready and not runner.came_back for runner in runners.values())
             and percents == memory.percents
             and (self._balancer.up or not serving)
             and set(serving) == set(self._balancer.servers)

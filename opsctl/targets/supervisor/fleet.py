@@ -137,9 +137,7 @@ class Fleet:
         return max((runner.failed_probes for runner in of_release), default=0)
 
     def taken_ports(self) -> set[int]:
-        return {
-            port for r in self.runners.values() for port in (r.seat.port, r.seat.health_port)
-        }
+        return {port for r in self.runners.values() for port in (r.seat.port, r.seat.health_port)}
 
     async def watch_memory(self) -> None:
         """Kill replicas that are over their limit. Runs until cancelled."""

@@ -138,9 +138,7 @@ class Household:
 
 def environment(launch: Launch, seat: Seat, household: Household) -> dict[str, str]:
     """The whole environment of a replica."""
-    base = {
-        name: household.base_env[name] for name in BASE_VARIABLES if name in household.base_env
-    }
+    base = {name: household.base_env[name] for name in BASE_VARIABLES if name in household.base_env}
     return {
         **base,
         **launch.env,

@@ -14,11 +14,19 @@ NOTHING = Observed(stamp=Stamp(0, 0), desired=DesiredState(), converged=True)
 
 
 def remembered(layout: Layout) -> Persisted | None:
-    """The supervisor's memory; None when there is none or it can't be read (nothing is changed)."""
+    """The supervisor's memory; None when there is none or it can't be read (nothing is changed).
+
+    Raises TargetUnreachable for the state of a newer opsctl.
+    """
     try:
         return Persisted.from_dict(json.loads(layout.state_file.read_text()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def refuse_newer(layout: Layout) -> None:
+    """Raises TargetUnreachable when the state belongs to a newer opsctl than this one."""
+    remembered(layout)
 
 
 def same_boot(memory: Persisted) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from dataclasses import dataclass
 
 
@@ -28,10 +29,15 @@ async def get(host: str, port: int, path: str, timeout_s: float) -> ProbeResult:
     except TimeoutError:
         return ProbeResult(0, f"{where}: no answer within {timeout_s:g} s")
     except OSError as error:
-        return ProbeResult(0, f"{where}: {(error.strerror or str(error)).lower()}")
+        return ProbeResult(0, f"{where}: {_plainly(error)}")
     except ValueError:
         return ProbeResult(0, f"{where}: the answer is not HTTP")
     return ProbeResult(status, "" if 200 <= status < 300 else f"{where} answered {status}")
+
+
+def _plainly(error: OSError) -> str:
+    """`connection refused` rather than asyncio's own sentence."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 async def _status(host: str, port: int, path: str) -> int:

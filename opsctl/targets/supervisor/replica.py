@@ -76,6 +76,8 @@ class ReplicaRunner:
         self.ready_streak = 0
         self.failed_probes = 0
         """Failed readiness probes in a row since it was ready."""
+        self.came_back = False
+        """Ready again, and the balancer has not been told yet."""
         self.proved = False
         """Whether it has ever been ready since it was made."""
         self.process: WatchedProcess | None = None
@@ -292,7 +294,7 @@ class ReplicaRunner:
             self.failed_probes = 0
             self._live_failures = 0
             if self.ready_streak >= self.launch.health.streak and not self.ready:
-                self.proved = True
+                self.proved = self.came_back = True
                 self._ready_since = self._ready_since or time.monotonic()
                 self._say("ready", "")
                 self._tell(f"ready after {time.monotonic() - self._started_at:.1f} s")

@@ -56,7 +56,7 @@ async def _called(supervisor: Supervisor, request: Mapping[str, Any]) -> Json:
     if call == "observe":
         return {"observed": await supervisor.observe()}
     if call == "apply":
-        return supervisor.apply(request)
+        return await supervisor.apply(request)
     if call == "renew":
         return supervisor.renew(request["epoch"])
     if call == "down":

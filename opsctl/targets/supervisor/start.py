@@ -10,7 +10,7 @@ from pathlib import Path
 
 from opsctl import __version__, shell
 from opsctl.errors import TargetUnreachable
-from opsctl.targets.supervisor import wire
+from opsctl.targets.supervisor import offline, wire
 from opsctl.targets.supervisor.launch import BASE_VARIABLES
 from opsctl.targets.supervisor.layout import Layout
 
@@ -35,6 +35,7 @@ def ensure_running(layout: Layout) -> None:
             return
         wire.call(layout, {"call": "replace"})
         _wait_gone(hello["pid"])
+    offline.refuse_newer(layout)
     _start(layout)
 
 
