@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from opsctl.bench.evidence import PairEvidence
 from opsctl.bench.figures import Record, arms_report
 from opsctl.bench.gate import Judge
 from opsctl.bench.limits import Limits
@@ -51,7 +52,8 @@ class GateCourse:
         sizes = tuple(steering.costs)
         self.single = request.baseline is None
         self.record = Record(sizes, 1 if self.single else 2)
-        self.judge = Judge(request.gate, sizes)
+        self.evidence = PairEvidence(request.gate, sizes)
+        self.judge = Judge(request.gate, sizes, self.evidence)
         self.limits = Limits(request.gate, sizes)
         self.random = random.Random(request.seed + 1)
         self.verdict: Verdict | None = None
@@ -88,9 +90,9 @@ class GateCourse:
 
     def _judge(self, done: Round) -> None:
         first, second = done.latencies
-        before = self.judge.medians[done.size].used
-        self.verdict = self.judge.add(done.size, [first], [second])
-        if self.judge.medians[done.size].used > before:
+        fresh = self.evidence.add(done.size, [first], [second])
+        if fresh:
+            self.verdict = self.judge.look()
             self.blocks.append((self.elapsed, done.size))
             self.verdict = self.limits.broken() or self.verdict
 

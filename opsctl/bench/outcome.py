@@ -116,7 +116,8 @@ def undecided(judge: Judge, sigmas: dict[int, float]) -> Verdict:
     needed = pairs_needed(judge.gate, sigmas)
     open_metrics = [name for name in judge.names() if name not in judge.cleared]
     for name in open_metrics:
-        have = judge.pairs_of(int(name.partition(":")[2])) if ":" in name else judge.pairs
+        size = name.partition(":")[2]
+        have = judge.evidence.pairs_of(int(size)) if size else judge.evidence.pairs
         want = needed.get(name, 0)
         if have < want:
             return Verdict(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from opsctl.config import settings
 from opsctl.model import Endpoint, Json
@@ -115,11 +113,3 @@ class BenchReport:
 
     def to_dict(self) -> Json:
         return {"format": FORMAT, "kind": "bench", **self.data}
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON so that a reader sees the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
-    part.replace(path)

@@ -105,7 +105,9 @@ def _measured(
         "reconnects": [pool.reconnects for pool in opened.generator.pools],
         "block_times": [[round(at, 3), size] for at, size in course.blocks],
         "batch_sizes": course.batches(),
-        "metrics": {} if course.single else ratio_traces(course.judge, course.blocks),
+        "metrics": {}
+        if course.single
+        else ratio_traces(course.judge, course.evidence, course.blocks),
     }
     return GateReport(verdict.outcome, verdict.reason, verdict.kind, data)
 

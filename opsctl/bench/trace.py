@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from opsctl.bench import stats
-from opsctl.bench.gate import Judge, Rule, Track
+from opsctl.bench.evidence import PairEvidence, Rule, Track
+from opsctl.bench.gate import Judge
 from opsctl.bench.stats import Booleans, Floats
 from opsctl.model import Json
 
@@ -108,12 +109,12 @@ def grid_around(middle: float) -> Floats:
     return result
 
 
-def ratio_traces(judge: Judge, blocks: Sequence[tuple[float, int]]) -> Json:
+def ratio_traces(judge: Judge, evidence: PairEvidence, blocks: Sequence[tuple[float, int]]) -> Json:
     """One entry a deciding metric: estimate, bounds, the same over time, log e-values.
 
     `blocks` tells when each block of `P50_BLOCK` pairs was full, and its batch size.
     """
-    fail, passed, weights = judge.log_e_fail(), judge.log_e_pass(), judge.weights()
+    fail, passed, weights = evidence.log_e_fail(), evidence.log_e_pass(), judge.weights()
     result: Json = {}
     for name in judge.names():
         result[name] = {
@@ -125,9 +126,9 @@ def ratio_traces(judge: Judge, blocks: Sequence[tuple[float, int]]) -> Json:
         if name.startswith("p50:"):
             size = int(name.partition(":")[2])
             times = [at for at, of in blocks if of == size]
-            result[name] |= _traced(judge.medians[size], times)
+            result[name] |= _traced(evidence.medians[size], times)
         elif name == "p99":
-            result[name] |= _traced_tail(judge)
+            result[name] |= _traced_tail(evidence)
     return result
 
 
@@ -148,16 +149,16 @@ def _traced(track: Track, times: Sequence[float]) -> Json:
     return found
 
 
-def _traced_tail(judge: Judge) -> Json:
+def _traced_tail(evidence: PairEvidence) -> Json:
     """p99 pools all batch sizes; its blocks stand one batch size after the other."""
-    middle = center(max(judge.tails.values(), key=lambda track: len(track.baseline)))
+    middle = center(max(evidence.tails.values(), key=lambda track: len(track.baseline)))
     grid = grid_around(middle)
-    parts = [block_sums(track, grid) for track in judge.tails.values()]
+    parts = [block_sums(track, grid) for track in evidence.tails.values()]
     total = np.concatenate([part[0] for part in parts])
     squares = np.concatenate([part[1] for part in parts])
     if not len(total):
         return {}
-    rule: Rule = next(iter(judge.tails.values())).rule
+    rule: Rule = next(iter(evidence.tails.values())).rule
     found = sequence(total, squares, grid, rule.mixture)
     for point in found["over_time"]:
         point["pairs"] = point.pop("block") * rule.block
