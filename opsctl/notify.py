@@ -11,13 +11,16 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from opsctl.config.settings import Notification
 from opsctl.errors import OpsctlError
 from opsctl.model import Json
 from opsctl.secrets import resolve_one
+
+if TYPE_CHECKING:
+    import requests
 
 Event = Literal["started", "finished", "failed", "waiting"]
 
@@ -33,6 +36,9 @@ FIRST_PAUSE_S = 0.5
 """Before the second try; it doubles with each further one."""
 
 LONGEST_PAUSE_S = 8.0
+
+IMPORT_MAX_S = 30.0
+"""Longest import of the HTTP client, on a disk that is cold and busy."""
 
 AGAIN = (408, 425, 429)
 """Statuses below 500 that ask for another try (RFC 9110, RFC 8470, RFC 6585)."""
@@ -64,10 +70,28 @@ def notify(
     Returns when all are done or out of time: tries × time limit plus the pauses between them.
     Nothing is raised: a failure is a warning in its delivery. The payload has no secrets in it.
     """
+    return begin(notifications, event, payload, root).results()
+
+
+def begin(
+    notifications: Iterable[Notification], event: Event, payload: Mapping[str, Any], root: Path
+) -> Sending:
+    """As `notify`, but returns at once: for a moment at which nobody can wait."""
     calls = [_Call(one, event, payload, root) for one in notifications if event in one.events]
     for call in calls:
         call.start()
-    return tuple(call.result() for call in calls)
+    return Sending(tuple(calls))
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Webhooks that are under way."""
+
+    calls: tuple[_Call, ...]
+
+    def results(self) -> tuple[Delivery, ...]:
+        """How each went; waits for those that still have time."""
+        return tuple(call.result() for call in self.calls)
 
 
 def longest_s(notification: Notification) -> float:
@@ -89,10 +113,6 @@ class _Call:
     ) -> None:
         self._notification = notification
         self._root = root
-        # Imported here and not in the thread: its second must not count as the server's.
-        import requests
-
-        self._session = requests.Session()
         self._id = str(uuid.uuid4())
         self._body = json.dumps(
             {**payload, "event": event, "time": time.time(), "delivery": self._id},
@@ -101,13 +121,15 @@ class _Call:
         self._delivery = Delivery(_host(notification.url), event)
         self._limit_s = longest_s(notification)
         self._given_up = threading.Event()
+        self._imported = threading.Event()
+        self._began = 0.0
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
     def start(self) -> None:
-        self._began = time.monotonic()
         self._thread.start()
 
     def result(self) -> Delivery:
+        self._imported.wait(IMPORT_MAX_S)
         self._thread.join(max(0.0, self._began + self._limit_s - time.monotonic()))
         self._given_up.set()
         if self._thread.is_alive():
@@ -116,10 +138,15 @@ class _Call:
         return self._delivery
 
     def _run(self) -> None:
-        with self._session:
-            self._deliver()
+        import requests
 
-    def _deliver(self) -> None:
+        # Only now, as the second that the import takes is not the server's.
+        self._began = time.monotonic()
+        self._imported.set()
+        with requests.Session() as session:
+            self._deliver(session)
+
+    def _deliver(self, session: requests.Session) -> None:
         try:
             headers = self._headers()
         except OpsctlError as error:
@@ -127,7 +154,7 @@ class _Call:
             self._delivery = replace(self._delivery, warning=said)
             return
         for number in range(1, self._notification.tries + 1):
-            status, problem, again = self._post(headers)
+            status, problem, again = self._post(session, headers)
             said = f"webhook to {self._delivery.to} failed: {problem}" if problem else ""
             self._delivery = replace(self._delivery, tries=number, status=status, warning=said)
             last = number == self._notification.tries
@@ -145,13 +172,13 @@ class _Call:
             headers[SIGNATURE_HEADER] = signature(key, self._body)
         return headers
 
-    def _post(self, headers: Mapping[str, str]) -> tuple[int, str, bool]:
+    def _post(self, session: requests.Session, headers: Mapping[str, str]) -> tuple[int, str, bool]:
         """Status, what went wrong, and whether to try again."""
         import requests
 
         try:
             # A redirect would turn the POST into a GET, or carry the body to another host.
-            with self._session.post(
+            with session.post(
                 self._notification.url,
                 data=self._body,
                 headers=dict(headers),

@@ -21,7 +21,7 @@ import pytest
 
 from opsctl import notify as module
 from opsctl.config.settings import Notification, SecretSource
-from opsctl.notify import Delivery, longest_s, notify, signature
+from opsctl.notify import Delivery, begin, longest_s, notify, signature
 
 PAYLOAD = {"service": "light", "release": "r13", "reason": "smoke: ± wrong"}
 
@@ -209,6 +209,17 @@ def test_webhooks_do_not_wait_for_each_other() -> None:
         assert time.monotonic() - began < 2.0
     assert [delivery.ok for delivery in deliveries] == [False, True]
     assert got.times[0] - began < 0.5
+
+
+def test_a_begun_delivery_holds_nobody_up_and_is_asked_for_later() -> None:
+    with receiver(200) as got, dripping_server() as slow:
+        began = time.monotonic()
+        sending = begin(
+            [to(slow, tries=1, timeout_s=0.5), to(got.url)], "finished", PAYLOAD, Path()
+        )
+        assert time.monotonic() - began < 0.2
+        assert [delivery.ok for delivery in sending.results()] == [False, True]
+        assert sending.results() == sending.results()
 
 
 def test_the_longest_time_is_all_tries_and_pauses() -> None:
