@@ -57,10 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         interrupted = True
         tell(f"interrupted; go on with: scripts/campaign {options.name} --seed {seed}")
     summary = sum_up(campaign, [done[index] for index in sorted(done) if index < runs], runs)
-    summary = {"campaign": options.name, "seed": seed, **summary, **whole}
-    summary["ok"] = summary["ok"] and whole.get("ok", True) and not interrupted
+    ok = summary["ok"] and whole.get("ok", True) and not interrupted
+    summary = {"campaign": options.name, "seed": seed, **summary, **whole, "ok": ok}
     print(json.dumps(summary, indent=2))
-    return 0 if summary["ok"] else 1
+    return 0 if ok else 1
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

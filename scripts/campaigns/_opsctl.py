@@ -53,7 +53,8 @@ class Opsctl:
     def env(self, **more: str) -> dict[str, str]:
         """This environment, with the checkout's own opsctl on the path."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("OPSCTL")}
-        return {**kept, "PYTHONPATH": str(ROOT), "OPSCTL_ACTOR": "campaign", **more}
+        own = {"PYTHONPATH": str(ROOT), "OPSCTL_ACTOR": "campaign", "OPSCTL_DEBUG": "1"}
+        return {**kept, **own, **more}
 
     def run(self, *arguments: str, **env: str) -> Result:
         """Run a command to its end."""
