@@ -52,7 +52,12 @@ class Opsctl:
 
     def env(self, **more: str) -> dict[str, str]:
         """This environment, with the checkout's own opsctl on the path."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("OPSCTL")}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            # Without byte code each start would compile all of opsctl again.
+            if not name.startswith("OPSCTL") and name != "PYTHONDONTWRITEBYTECODE"
+        }
         own = {"PYTHONPATH": str(ROOT), "OPSCTL_ACTOR": "campaign", "OPSCTL_DEBUG": "1"}
         return {**kept, **own, **more}
 
