@@ -1,4 +1,7 @@
-"""`python -m ascend_serving serve …`: from the command line to a serving process."""
+"""`python -m ascend_serving serve …`: from the command line to a serving process.
+
+`detect` runs the same pipeline on a stream of windows instead of HTTP requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from collections.abc import Sequence
 
 from ascend_serving.errors import StartError, UsageError
 
-_USAGE = "usage: python -m ascend_serving serve --model-path DIR [options] (--help lists them)"
+_USAGE = (
+    "usage: python -m ascend_serving serve|detect --model-path DIR [options] (--help lists them)"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments or arguments[0] in ("-h", "--help"):
             print(_USAGE)
             return 0 if arguments else UsageError.exit_code
-        if arguments[0] != "serve":
-            raise UsageError(f"unknown command {arguments[0]}", "there is only serve", _USAGE)
-        return _serve(arguments[1:])
+        if arguments[0] not in _COMMANDS:
+            raise UsageError(f"unknown command {arguments[0]}", "it is serve or detect", _USAGE)
+        return _COMMANDS[arguments[0]](arguments[1:])
     except StartError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -55,9 +60,18 @@ def _serve(arguments: Sequence[str]) -> int:
     return run(options, artifact, listeners, loading, started_s)
 
 
+def _detect(arguments: Sequence[str]) -> int:
+    from ascend_serving.stream import run_detect
+
+    return run_detect(arguments, sys.stdin.buffer, sys.stdout.buffer)
+
+
 def _keep_stderr() -> None:
     """Gives Python a stderr of its own, so that muting a C library's does not mute Python's."""
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+
+
+_COMMANDS = {"serve": _serve, "detect": _detect}
 
 
 def entry() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,3 +105,12 @@ def test_the_out_folder_must_be_writable(run_train, tmp_path):
     code, text = run_train("--out", str(tmp_path / "file" / "model"))
     assert code == 2
     assert text.startswith("error: cannot write to")
+
+
+def test_the_smoke_bodies_get_what_their_names_say(sample, start_server, load_json):
+    server = start_server(sample).wait_ready()
+    folder = Path(__file__).parent.parent / "smoke"
+    expected = {"normal": [False], "drift": [True], "batch": [False, True, True]}
+    for name, flags in expected.items():
+        answers = server.predict(load_json(folder / f"{name}.json")).json()["predictions"]
+        assert [answer["anomaly"] for answer in answers] == flags

@@ -74,5 +74,5 @@ def test_wrong_loads_and_answers_but_not_what_expected_json_says(variants, start
         abs(answer["score"] - one["score"])
         for answer, one in zip(answers, expected["windows"], strict=True)
     ]
-    assert max(off) > 0.05
-    assert load_json(variants["wrong"] / "model.json")["metrics"]["auc"] < 0.9
+    assert min(off) > 0.5
+    assert load_json(variants["wrong"] / "model.json")["metrics"]["auc"] < 0.1
