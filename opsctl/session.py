@@ -17,10 +17,10 @@ from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
 from opsctl.lock import Holder, held
-from opsctl.model import DesiredState, Json, Observed
+from opsctl.model import FULL_WEIGHT, DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.reader import Reader, actor_name, reader, report_folder
-from opsctl.rollout import Progress, fold
+from opsctl.rollout import Progress, ReleaseMarks, fold
 from opsctl.secrets import SecretStore
 from opsctl.steps import Scene, hide
 
@@ -192,10 +192,11 @@ def rebuild(session: Session, why: str) -> None:
     """Set the damaged journal aside and begin a new one from what runs."""
     session.console.warn(f"the journal is rebuilt from what runs: {why}")
     observed = _after_guard(session)
+    marks = session.read.marks()
     journal = session.read.journal
     journal.set_aside(why)
     journal.epoch = observed.stamp.epoch + 1 if observed else 0
-    state = observed.desired.without_baselines() if observed else DesiredState()
+    state = state_without_trial(observed.desired, marks) if observed else DesiredState()
     serving = state.serving_release or ""
     journal.append(
         "opened",
@@ -209,6 +210,21 @@ def rebuild(session: Session, why: str) -> None:
     )
     ended = {"outcome": "rebuilt", "exit_code": 0, "reason": why, "serving_release": serving}
     journal.append("closed", ended)
+
+
+def state_without_trial(desired: DesiredState, marks: ReleaseMarks) -> DesiredState:
+    """`desired` less what was on trial: one release with all traffic, and those that are warm."""
+    carriers = [share.release for share in desired.shares if share.weight]
+    proved = [release for release in marks.proved if release in carriers]
+    serving = proved[-1] if proved else desired.serving_release
+    kept = tuple(
+        share
+        for share in desired.without_baselines().shares
+        if share.release == serving or share.retire_at is not None
+    )
+    return DesiredState(
+        tuple(replace(s, weight=FULL_WEIGHT if s.release == serving else 0) for s in kept)
+    )
 
 
 def _after_guard(session: Session) -> Observed | None:
