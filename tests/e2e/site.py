@@ -90,6 +90,10 @@ class Site:
         self.changes += 1
         self.project.change(candidate, self.changes)
 
+    def change_to_code(self) -> None:
+        """Change the application's files in a harmless way."""
+        self.change(Candidate("code"))
+
     def begin(self, *arguments: str, **env: str) -> Began:
         """Start a command and go on."""
         log = self.home / f"command-{len(self.began)}.log"
@@ -215,6 +219,10 @@ class Began:
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        end(self.process)
 
     @property
     def output(self) -> str:
