@@ -38,8 +38,8 @@ READ_ONLY, READ_ONLY_EXECUTABLE = 0o444, 0o555
 class ScanRules:
     """What of a folder counts.
 
-    `exclude` holds patterns of names (or of whole relative paths); `leave_out` folders that never
-    count, resolved; `outside_links` whether links may lead out of the folder.
+    `exclude` holds patterns of names (or of whole relative paths); `leave_out` files and folders
+    that never count, resolved; `outside_links` whether links may lead out of the folder.
     """
 
     exclude: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ def _copy(entry: Entry, target: Path, interrupt: Interrupt) -> str:
 
 
 def _make_durable(paths: list[Path], interrupt: Interrupt) -> None:
-    """Have the disk keep files and folders: release.json, written last, promises that they are there."""
+    """Have the disk keep files and folders: release.json, written last, promises that."""
     from concurrent.futures import ThreadPoolExecutor
 
     # A file system commits many waiting syncs at once: 2,000 files in a tenth of the time.

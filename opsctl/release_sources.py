@@ -102,9 +102,15 @@ def app_directory(project: Project) -> Path:
 
 
 def app_rules(project: Project) -> ScanRules:
-    """What of the application's folder counts; opsctl's own state never does."""
-    state = (project.root / project.service.local.state_dir).resolve()
-    return ScanRules(project.service.app.exclude, frozenset([state]))
+    """What of the application's folder counts: never opsctl's own state, nor a secret's file."""
+    service = project.service
+    sources = [*service.app.secrets.values(), *(n.secret for n in service.notifications)]
+    names = [service.local.state_dir, *(s.file for s in sources if s and s.file)]
+    if service.local.tls is not None:
+        names.append(service.local.tls.private_key)
+    return ScanRules(
+        service.app.exclude, frozenset((project.root / name).resolve() for name in names)
+    )
 
 
 def read_model(project: Project, interrupt: Interrupt) -> ModelSource | None:

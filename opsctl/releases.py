@@ -31,6 +31,9 @@ from opsctl.secrets import SecretStore
 
 MEGABYTE = 1 << 20
 
+OWNER_ONLY = 0o700
+"""Copies lose the modes of their sources, which may have been for their owner alone."""
+
 _NAME = re.compile(r"r[1-9][0-9]{0,8}")
 
 Tell = Callable[[str], None]
@@ -208,8 +211,8 @@ class ReleaseStore:
         if sources.model and not (self._models / sources.model.digest).exists():
             needed += sources.model.bytes
         try:
-            self._releases.mkdir(parents=True, exist_ok=True)
-            self._models.mkdir(exist_ok=True)
+            for folder in (self._releases, self._models):
+                folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
             free = shutil.disk_usage(self._releases).free
         except OSError as error:
             raise _store_failed(self._releases, error) from error
@@ -250,7 +253,7 @@ class ReleaseStore:
         if number <= self._last() and (self._releases / "last").exists():
             return
         try:
-            self._releases.mkdir(parents=True, exist_ok=True)
+            self._releases.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
             _write_text(self._releases / "last", f"{max(number, self._last())}\n")
         except OSError as error:
             raise _store_failed(self._releases, error) from error

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsctl.config.settings import App, Model, Project, Resources, Retention, Service
+from opsctl.config.settings import (
+    App,
+    Model,
+    Notification,
+    Project,
+    Resources,
+    Retention,
+    SecretSource,
+    Service,
+    Tls,
+)
 from opsctl.errors import OpsctlError, PreflightRefused
 from tests.ordinary import open_folder, ordinary_user
 from tests.release_projects import build, digest_of, project_of, with_app, write_project
@@ -80,6 +91,25 @@ def test_excluded_names_and_the_state_folder_are_left_out(project: Project) -> N
     release = build(whole)
     assert not (Path(release.launch.directory) / "state").exists()
     assert digest_of(whole) == before
+
+
+def test_files_of_secrets_are_left_out_and_copies_are_for_their_owner(project: Project) -> None:
+    app = project.root / "app"
+    for name in ("password", "hook.key", "tls.key", "tls.crt"):
+        (app / name).write_text(name)
+    service = replace(
+        project.service,
+        app=replace(project.service.app, secrets={"P": SecretSource(file="app/password")}),
+        notifications=(
+            Notification("https://chat.example", secret=SecretSource(file="app/hook.key")),
+            Notification("https://other.example", secret=SecretSource(env="HOOK_KEY")),
+        ),
+        local=replace(project.service.local, tls=Tls("app/tls.crt", "app/tls.key")),
+    )
+    copy = Path(build(replace(project, service=service)).launch.directory)
+    assert sorted(path.name for path in copy.iterdir()) == ["lib", "main.py", "tls.crt"]
+    for folder in ("releases", "models"):
+        assert stat.S_IMODE((project.service_dir / folder).stat().st_mode) == 0o700
 
 
 def test_links_inside_the_folder_become_files(project: Project) -> None:
