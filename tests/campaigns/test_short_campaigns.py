@@ -1,0 +1,61 @@
+"""A shortened form of each campaign, with the seed that the header of the test run names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl import shell
+
+ROOT = Path(__file__).parents[2]
+CAMPAIGN_MAX_S = 1200
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(CAMPAIGN_MAX_S + 60)]
+
+
+def campaign(name: str, runs: int, seed: int, folder: Path) -> dict[str, Any]:
+    """The summary of a campaign; its bad runs are the test's failure message."""
+    out = folder / "records.jsonl"
+    done = shell.run(
+        [
+            *(sys.executable, "-m", "scripts.campaigns", name),
+            *("--seed", str(seed), "--runs", str(runs), "--out", str(out)),
+        ],
+        timeout_s=CAMPAIGN_MAX_S,
+        cwd=ROOT,
+    )
+    records = [json.loads(line) for line in out.read_text().splitlines() if line]
+    bad = [record for record in records if not record["ok"]]
+    assert (done.exit_code, bad) == (0, []), f"{done.stderr}\n{done.stdout}"
+    summary: dict[str, Any] = json.loads(done.stdout)
+    assert summary["runs"] == runs
+    return summary
+
+
+def test_deploys_under_load_fail_no_request(seed: int, tmp_path: Path) -> None:
+    assert campaign("deploys", 8, seed, tmp_path)["failed_requests"] == 0
+
+
+def test_kills_change_no_end_state(seed: int, tmp_path: Path) -> None:
+    assert campaign("kills", 20, seed, tmp_path)["failed_requests"] == 0
+
+
+def test_a_rollback_is_fast(seed: int, tmp_path: Path) -> None:
+    assert campaign("rollback", 4, seed, tmp_path)["warm_s_median"] <= 1.0
+
+
+def test_light_commands_start_fast(seed: int, tmp_path: Path) -> None:
+    times = campaign("startup", 15, seed, tmp_path)["times_baseline"]
+    assert (times["--help"] <= 5, times["version"] <= 5, times["status"] <= 10) == (True,) * 3
+
+
+def test_the_journal_is_cheap(seed: int, tmp_path: Path) -> None:
+    assert campaign("journal", 4, seed, tmp_path)["own_ms_median"] < 50
+
+
+def test_mutated_configurations_are_refused(seed: int, tmp_path: Path) -> None:
+    assert campaign("config", 84, seed, tmp_path)["failed"] == []
