@@ -151,6 +151,10 @@ class _Builder:
         return f"cannot be read as YAML: {shown(error.problem or 'bad syntax')}"
 
     def _node(self, event: yaml.NodeEvent, line: int) -> None:
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            what = f"tag {_short(tag)} is not allowed; write a plain value"
+            self._problems.add(line, self._here(), what)
         frame = self._open[-1] if self._open else None
         if frame and isinstance(frame.node, MapNode) and frame.name is None:
             self._key(frame, event, line)
@@ -159,9 +163,6 @@ class _Builder:
             self._attach(self._aliased(event.anchor or "", line), line)
             return
         path = self._path(frame)
-        tag = getattr(event, "tag", None)
-        if tag is not None:
-            self._problems.add(line, path, f"tag {_short(tag)} is not allowed; write a plain value")
         if isinstance(event, yaml.ScalarEvent):
             scalar = ScalarNode(line, path, event.value, event.style not in (None, ""))
             if event.anchor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ from hypothesis import strategies as st
 
 from opsctl.config import placeholders, settings
 from opsctl.config.convert import Converter
-from opsctl.config.load import load
+from opsctl.config.load import Document, load_document
 from opsctl.config.problems import Problems
-from opsctl.config.settings import Project
 from opsctl.config.source import read
 from opsctl.config.yaml_text import block
 from opsctl.errors import ConfigError
@@ -35,11 +35,15 @@ def one_file(tmp_path_factory: pytest.TempPathFactory) -> None:
     FILE = tmp_path_factory.mktemp("config") / "opsctl.yaml"
 
 
-def outcome(data: bytes) -> Project | ConfigError:
+READ_OTHERWISE = r"[0-9]:[0-9]|[0-9]{4}-[0-9]|[0-9][eE]|=|(?m:^ *y$)"
+"""Times, dates and exponents, which YAML 1.1 reads in its own way."""
+
+
+def outcome(data: bytes) -> Document | ConfigError:
     """What reading the bytes ends in."""
     FILE.write_bytes(data)
     try:
-        return load(FILE, environment="production", service=None)
+        return load_document(FILE)
     except ConfigError as error:
         return error
 
@@ -84,7 +88,7 @@ KEY_NAMES = st.sampled_from(sorted({f.name for f in dataclasses.fields(settings.
 def test_right_keys_with_any_values_are_taken_or_refused(values: dict[str, Any]) -> None:
     service = {"app": {"directory": "a", "command": ["x"]}, **values}
     text = yaml.safe_dump({"services": {"web": service}}, allow_unicode=True)
-    assert isinstance(outcome(text.encode()), Project | ConfigError)
+    assert isinstance(outcome(text.encode()), Document | ConfigError)
 
 
 @calm
@@ -98,7 +102,13 @@ def test_right_keys_with_any_values_are_taken_or_refused(values: dict[str, Any])
 def test_a_good_file_with_one_stain_is_taken_or_refused(at: int, length: int, piece: str) -> None:
     stained = FULL_TEXT[:at] + piece + FULL_TEXT[at + length :]
     told = outcome(stained.encode("utf-8", "surrogatepass"))
-    assert isinstance(told, Project) or told.what.startswith(f"{FILE}:")
+    if isinstance(told, ConfigError):
+        assert told.what.startswith(f"{FILE}:")
+    elif not re.search(READ_OTHERWISE, stained):
+        problems = Problems("opsctl.yaml")
+        # The scanner is the same, what is made of its events is not.
+        elsewhere = yaml.load(stained, Loader=yaml.CSafeLoader)
+        assert Converter(problems).plain(read(FILE, problems)) == elsewhere
 
 
 @calm
