@@ -271,6 +271,8 @@ class Observed:
     guard_reason: str = ""
     weights: Mapping[str, int] = field(default_factory=dict)
     """Percent of user traffic really in force, by release; releases without traffic left out."""
+    trouble: str = ""
+    """What the target can't do just now, and tries again; empty when all goes well."""
 
     def of(self, release: str, role: Role = "serving") -> tuple[Replica, ...]:
         """The replicas of a release in a role."""
@@ -292,7 +294,8 @@ class Observed:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Observed:
-        values = dict(data)
+        # A target of a newer version may tell more than is known here.
+        values = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         values["stamp"] = Stamp.from_dict(data["stamp"])
         values["desired"] = DesiredState.from_dict(data["desired"])
         values["replicas"] = tuple(Replica.from_dict(r) for r in data["replicas"])

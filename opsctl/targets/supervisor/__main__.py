@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from opsctl.errors import TargetUnreachable
-from opsctl.targets.supervisor.core import Supervisor
+from opsctl.targets.supervisor.core import Supervisor, started
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.server import serve
 
@@ -66,9 +66,9 @@ def _locked(layout: Layout) -> TextIO | None:
 
 
 async def _run(layout: Layout) -> int:
-    supervisor = Supervisor(layout, dict(os.environ))
+    supervisor = started(layout)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _end, supervisor)
-    await supervisor.load()
+    await supervisor.adopt()
     server = await serve(supervisor)
     try:
         return await supervisor.run()

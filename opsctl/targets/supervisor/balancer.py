@@ -9,32 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opsctl import shell
 from opsctl.errors import TargetUnreachable
-from opsctl.ports import port_holder
-from opsctl.targets.supervisor import haproxy_config, procfs, runtime_api, server_changes, tls
+from opsctl.targets.supervisor import haproxy_config, runtime_api, server_changes, tls
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.haproxy_config import Server
+from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
 from opsctl.targets.supervisor.layout import Layout
-from opsctl.targets.supervisor.ports import is_free
-from opsctl.targets.supervisor.procfs import Identity
+from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.watched import WatchedProcess
 
-BALANCER_MARK = "OPSCTL_BALANCER"
-START_LIMIT_S = 5.0
 POLL_S = 0.02
 DELETE_LIMIT_S = 5.0
 """How long a drained server's idle connections may keep it; they are purged each second."""
-
-STOP_LIMIT_S = 2.0
 
 
 class Balancer:
@@ -48,37 +39,25 @@ class Balancer:
         """Kept in the file's comment: stamp and shares, to rebuild from."""
         self.port = 0
         self.settings: RunSettings | None = None
+        self.process = HaproxyProcess(layout, env, tell, changed)
+        self.counted: Callable[[list[dict[str, str]]], None] = lambda rows: None
+        """Gets the counters of a server before it is deleted with them."""
         self._layout = layout
-        self._env = {
-            **{name: env[name] for name in ("PATH", "HOME", "TZ") if name in env},
-            procfs.SERVICE_MARK: str(layout.service_dir),
-            BALANCER_MARK: "1",
-        }
         self._tell = tell
-        self._changed = changed
-        self._process: WatchedProcess | None = None
         self._frame = ""
         self._certificate_seen: tuple[int, ...] = ()
         self._lock = asyncio.Lock()
-        self._stopping = False
         self._unwritten = False
-        self._restarts: set[asyncio.Task[None]] = set()
+        self._reports: set[asyncio.Task[None]] = set()
 
     @property
     def up(self) -> bool:
-        return self._process is not None and self._process.running
-
-    @property
-    def identity(self) -> Identity | None:
-        return self._process.identity if self._process else None
+        return self.process.up
 
     async def adopt(self, *, same_boot: bool) -> None:
         """Take over the HAProxy that an earlier supervisor started, with all its servers."""
-        found = _running(self._layout) if same_boot else None
-        self._process = WatchedProcess.adopt(found) if found else None
-        if self._process is None:
+        if not same_boot or not self.process.adopt():
             return
-        self._watch(self._process)
         self._frame = haproxy_config.read_comment(self._layout.haproxy_config, "frame")
         paths = _health_paths(self._layout)
         for row in (await runtime_api.servers()).values():
@@ -96,13 +75,21 @@ class Balancer:
         return self.up and self._frame != haproxy_config.frame_digest(settings, port)
 
     async def ensure_up(self, settings: RunSettings, port: int) -> None:
-        """Start HAProxy, or reload it when its own settings changed. Raises TargetUnreachable."""
+        """Start HAProxy, or reload it when its own settings changed. Raises TargetUnreachable.
+
+        Settings that it refuses leave the running HAProxy and its file as they were.
+        """
         async with self._lock:
+            before = self.settings, self.port
             self.settings, self.port = settings, port
             if not self.up:
                 await self._start()
             elif self.must_reload(settings, port):
-                await self._reload()
+                try:
+                    await self._reload()
+                except TargetUnreachable:
+                    self.settings, self.port = before if before[0] else (settings, port)
+                    raise
             elif self._unwritten:
                 self._write()
 
@@ -133,14 +120,14 @@ class Balancer:
             await self._put(rest, delete=name)
         return drained
 
-    async def report_down(self, name: str) -> None:
-        """Tell HAProxy of a dead replica before its own check notices."""
-        with contextlib.suppress(TargetUnreachable):
-            await self._report(name, "down")
-
     async def report_up(self, name: str) -> None:
         """Tell HAProxy that a replica is back. Raises TargetUnreachable."""
         await self._report(name, "up")
+
+    async def _report_down(self, name: str) -> None:
+        # HAProxy's own check notices too, a moment later.
+        with contextlib.suppress(TargetUnreachable):
+            await self._report(name, "down")
 
     async def _report(self, name: str, health: str) -> None:
         if name in self.servers and self.up:
@@ -158,15 +145,17 @@ class Balancer:
             self._certificate_seen = seen
             self._tell("", await tls.push(settings, self._layout.certificate))
 
+    def replica_ended(self, name: str) -> None:
+        """Take a dead replica out at once, unless it is the only one: then requests wait for it."""
+        others = [s for s in self.servers.values() if s.weight > 0 and s.name != name]
+        if others:
+            task = asyncio.create_task(self._report_down(name))
+            self._reports.add(task)
+            task.add_done_callback(self._reports.discard)
+
     async def stop(self) -> None:
-        """End HAProxy: no new connections, then what is left is cut."""
-        self._stopping = True
-        process, self._process = self._process, None
-        if process is not None:
-            process.signal(signal.SIGUSR1)
-            if not await process.wait(STOP_LIMIT_S):
-                process.signal(signal.SIGKILL)
-                await process.wait(STOP_LIMIT_S)
+        """End HAProxy and forget its servers."""
+        await self.process.stop()
         self.servers.clear()
 
     async def _put(self, wanted: dict[str, Server], delete: str = "") -> None:
@@ -207,12 +196,15 @@ class Balancer:
             await asyncio.sleep(POLL_S)
 
     async def _drained(self, name: str, timeout_s: float) -> bool:
+        """Wait until no request is left with a server; its last counters are handed on."""
         limit = time.monotonic() + timeout_s
         while self.up:
             with contextlib.suppress(TargetUnreachable):
-                for row in await runtime_api.statistics():
-                    if row["svname"] == name and int(row["scur"]) + int(row["qcur"]) == 0:
-                        return True
+                rows = await runtime_api.statistics()
+                self.counted(rows)
+                row = next((row for row in rows if row["svname"] == name), None)
+                if row is None or int(row["scur"]) + int(row["qcur"]) == 0:
+                    return True
             if time.monotonic() >= limit:
                 return False
             await asyncio.sleep(POLL_S)
@@ -220,9 +212,8 @@ class Balancer:
 
     def _write(self) -> None:
         """Write the file; a full disk is told and tried again: traffic must move all the same."""
-        assert self.settings is not None
         paths = "".join(f"{s.name} {s.health_path}\n" for s in self.servers.values())
-        text = haproxy_config.render(self.settings, self.port, self.servers.values(), self.note)
+        text = self._rendered()
         try:
             # The map goes first: a HAProxy started between the two must know each server's path.
             write_atomically(self._layout.health_map, paths)
@@ -235,8 +226,7 @@ class Balancer:
             self._unwritten = False
 
     async def _start(self) -> None:
-        settings = self.settings
-        assert settings is not None
+        settings = self._known()
         if not is_free(self.port, settings.host):
             raise TargetUnreachable(
                 f"cannot open the front door on port {self.port}",
@@ -245,97 +235,34 @@ class Balancer:
             )
         self._prepare_certificate(settings)
         self._write()
-        await self._spawn([])
+        await self._begin(settings)
 
     async def _reload(self) -> None:
         """Another HAProxy takes the listening sockets over and the old one ends by itself."""
-        settings, old = self.settings, self._process
-        assert settings is not None and old is not None
+        settings = self._known()
         self._prepare_certificate(settings)
+        trial = self._layout.run / "haproxy.cfg.check"
+        write_atomically(trial, self._rendered())
+        self.process.check(settings.haproxy, trial.name)
         self._write()
-        checked = shell.run(
-            [settings.haproxy, "-c", "-q", "-f", self._layout.haproxy_config.name],
-            timeout_s=START_LIMIT_S,
-            cwd=self._layout.run,
-            env=self._env,
-        )
-        if not checked.ok:
-            raise TargetUnreachable("HAProxy refuses its new settings", why=checked.why)
-        await self._spawn(["-x", "admin.sock", "-sf", str(old.pid)])
-        self._tell("", f"load balancer reloaded with new settings: pid {old.pid} hands over")
+        await self._begin(settings)
 
-    async def _spawn(self, more: list[str]) -> None:
-        settings = self.settings
-        assert settings is not None
-        argv = [settings.haproxy, "-db", "-f", self._layout.haproxy_config.name, *more]
-        try:
-            popen = shell.spawn(
-                argv, cwd=self._layout.run, env=self._env, log=self._layout.haproxy_log
-            )
-        except OSError as error:
-            raise TargetUnreachable(
-                f"cannot start {settings.haproxy}",
-                why=error.strerror or str(error),
-                next_step="Install HAProxy 2.5 or newer, or set local.haproxy.",
-            ) from error
-        process = WatchedProcess.of_child(popen)
-        await self._answers(process)
-        self._process = process
+    async def _begin(self, settings: RunSettings) -> None:
+        await self.process.start(settings.haproxy)
         self._frame = haproxy_config.frame_digest(settings, self.port)
-        with contextlib.suppress(OSError):
-            identity = process.identity
-            self._layout.haproxy_pid_file.write_text(f"{identity.pid} {identity.start_ticks}\n")
-        self._watch(process)
-        self._tell("", f"load balancer started: pid {process.pid}, port {self.port}")
 
-    async def _answers(self, process: WatchedProcess) -> None:
-        """Wait until the new process itself answers on the admin socket."""
-        limit = time.monotonic() + START_LIMIT_S
-        while process.running and time.monotonic() < limit:
-            with contextlib.suppress(TargetUnreachable):
-                if f"\nPid: {process.pid}\n" in await runtime_api.command(["show info"]):
-                    return
-            await asyncio.sleep(POLL_S / 2)
-        process.signal(signal.SIGKILL)
-        raise TargetUnreachable(
-            "HAProxy did not start",
-            why=_last_line(self._layout),
-            next_step=f"See {self._layout.haproxy_log}",
-        )
+    def _known(self) -> RunSettings:
+        assert self.settings is not None, "ensure_up tells the settings first"
+        return self.settings
 
-    def _watch(self, process: WatchedProcess) -> None:
-        async def restart() -> None:
-            await process.exited
-            if self._stopping or process is not self._process:
-                return
-            self._tell("", f"load balancer pid {process.pid} ended; it is started again")
-            self._changed()
-
-        task = asyncio.create_task(restart())
-        self._restarts.add(task)
-        task.add_done_callback(self._restarts.discard)
+    def _rendered(self) -> str:
+        servers = self.servers.values()
+        return haproxy_config.render(self._known(), self.port, servers, self.note)
 
     def _prepare_certificate(self, settings: RunSettings) -> None:
         if settings.tls:
             self._certificate_seen = tls.fingerprint(settings)
             tls.write_bundle(settings, self._layout.certificate)
-
-
-def taken_by(port: int) -> str:
-    """Who holds a port, for people."""
-    found = port_holder(port)
-    return f"it is held by {found}" if found else "it can't be bound"
-
-
-def _running(layout: Layout) -> Identity | None:
-    """The newest HAProxy of this service that runs."""
-    with contextlib.suppress(OSError, ValueError):
-        pid, ticks = map(int, layout.haproxy_pid_file.read_text().split())
-        if procfs.is_alive(Identity(pid, ticks)):
-            return Identity(pid, ticks)
-    marked = procfs.marked(layout.service_dir)
-    found = [procfs.identity(pid) for pid, env in marked.items() if BALANCER_MARK in env]
-    return max(filter(None, found), key=lambda one: one.start_ticks, default=None)
 
 
 def _health_paths(layout: Layout) -> dict[str, str]:
@@ -344,13 +271,3 @@ def _health_paths(layout: Layout) -> dict[str, str]:
     except OSError:
         return {}
     return dict(line.split(" ", 1) for line in lines if " " in line)
-
-
-def _last_line(layout: Layout) -> str:
-    try:
-        with layout.haproxy_log.open("rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
-            lines = log.read().decode(errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1] if lines else ""

@@ -13,10 +13,12 @@ from typing import Any
 from opsctl.model import DesiredState, Replica, Role
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor import procfs
-from opsctl.targets.supervisor.balancer import BALANCER_MARK
 from opsctl.targets.supervisor.haproxy_config import Server
-from opsctl.targets.supervisor.replica import ReplicaPlan, ReplicaRunner, Surroundings
+from opsctl.targets.supervisor.haproxy_process import BALANCER_MARK
+from opsctl.targets.supervisor.replica import ReplicaRunner
+from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
 from opsctl.targets.supervisor.traffic_plan import Member
+from opsctl.targets.supervisor.watched import pin
 
 MEMORY_WATCH_S = 0.25
 SCAN_S = 1.0
@@ -97,7 +99,7 @@ class Fleet:
                 runner.plan = plan
                 if runner.process is not None:
                     members = self.members(fresh=True).get(runner.process.pid, [])
-                    runner.pin(plan.cpus or runner.launch.cpus, members)
+                    pin(members, plan.cpus or runner.launch.cpus)
 
     def balanced(
         self, wanted: Mapping[str, ReplicaPlan], present: Mapping[str, Server]
@@ -127,6 +129,11 @@ class Fleet:
         return tuple(
             runner.observed(self._rss(runner, members)) for runner in self.runners.values()
         )
+
+    def ready(self, release: str) -> int:
+        """How many serving replicas of a release are ready."""
+        plans_ready = [runner.plan for runner in self.runners.values() if runner.ready]
+        return sum(p.release == release and p.role == "serving" for p in plans_ready)
 
     def restarts(self, release: str) -> int:
         return sum(r.restarts for r in self.runners.values() if r.plan.release == release)

@@ -68,3 +68,9 @@ def held_by_others(words: Iterable[str], own: Collection[int]) -> str:
 def reachable(host: str) -> str:
     """The address under which this machine itself reaches a listening address."""
     return {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def taken_by(port: int) -> str:
+    """Who holds a port, for people."""
+    found = port_holder(port)
+    return f"it is held by {found}" if found else "it can't be bound"

@@ -8,24 +8,22 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from opsctl import shell
 from opsctl.errors import OpsctlError
-from opsctl.model import Phase, Replica, Role
+from opsctl.model import Phase, Replica
 from opsctl.ports import owned_by, port_holder
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor import ports, probe, procfs
 from opsctl.targets.supervisor.backoff import CrashHistory
-from opsctl.targets.supervisor.events import Tell
-from opsctl.targets.supervisor.launch import Household, Launch, Seat
+from opsctl.targets.supervisor.launch import Launch, Seat
 from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.memory import MemoryLimit
 from opsctl.targets.supervisor.probe import ProbeResult
 from opsctl.targets.supervisor.procfs import Identity
-from opsctl.targets.supervisor.watched import WatchedProcess, kill_session
+from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
+from opsctl.targets.supervisor.watched import WatchedProcess, exit_text, kill_session
 
 HOST = "127.0.0.1"
 START_PROBE_S = 0.05
@@ -36,30 +34,6 @@ LIVE_FAILURES_MAX = 3
 
 PORT_TRIES_MAX = 5
 KILL_WAIT_S = 5.0
-
-
-@dataclass(frozen=True)
-class ReplicaPlan:
-    """Which replica is wanted."""
-
-    name: str
-    release: str
-    role: Role
-    cpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What replicas need of the supervisor."""
-
-    household: Household
-    tell: Tell
-    changed: Callable[[], None]
-    """Called when a replica's phase or process changed."""
-    port_range: Callable[[], tuple[int, int]]
-    taken_ports: Callable[[], set[int]]
-    crashed: Callable[[str], None]
-    """Called with a replica's name as soon as its process ended."""
 
 
 class ReplicaRunner:
@@ -178,15 +152,6 @@ class ReplicaRunner:
             self._kill_reason = reason
             self.process.signal(signal.SIGKILL)
             kill_session(self.process.pid)
-
-    def pin(self, cpus: Iterable[int], members: Iterable[int]) -> None:
-        """Keep all threads of the replica on `cpus` (all CPUs when empty)."""
-        wanted = set(cpus) or set(range(os.cpu_count() or 1))
-        for pid in members:
-            with contextlib.suppress(OSError):
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    with contextlib.suppress(OSError):
-                        os.sched_setaffinity(int(thread), wanted)
 
     async def _keep_running(self) -> None:
         while True:
@@ -352,12 +317,12 @@ class ReplicaRunner:
         return any(port_holder(port) for port in {self.seat.port, self.seat.health_port})
 
     def _why_ended(self, process: WatchedProcess) -> str:
-        lived_s = time.monotonic() - self._started_at if self._started_at else 0.0
-        reason = self._kill_reason or self.memory.verdict() or _exit_text(process.exit_code)
+        reason = self._kill_reason or self.memory.verdict() or exit_text(process.exit_code)
         if self._started_at:
-            reason += f" {lived_s:.1f} s after its start"
-        words = [*self.launch.command, *self.launch.env.values()]
-        held = ports.held_by_others(words, ()) if self._ready_since is None else ""
+            reason += f" {time.monotonic() - self._started_at:.1f} s after its start"
+        held = ""
+        if self._ready_since is None:
+            held = ports.held_by_others([*self.launch.command, *self.launch.env.values()], ())
         log = self._around.household.layout.replica_log(self.plan.name)
         tail = last_lines(log, self._log_start)
         parts = [reason, held, f"last log lines: {tail}" if tail else ""]
@@ -368,13 +333,3 @@ class ReplicaRunner:
 
     def _tell(self, text: str) -> None:
         self._around.tell(self.plan.release, f"{self.plan.name} {text}")
-
-
-def _exit_text(code: int | None) -> str:
-    if code is None:
-        return "ended (its exit code went to an earlier supervisor)"
-    if code >= 0:
-        return f"exited with code {code}"
-    with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Iterable
 
 from opsctl.targets.supervisor import procfs
 from opsctl.targets.supervisor.procfs import Identity
@@ -86,3 +87,24 @@ def kill_session(session: int) -> None:
     for pid in procfs.sessions().get(session, []):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def pin(process_ids: Iterable[int], cpus: Iterable[int]) -> None:
+    """Move all threads of processes to `cpus` (to all CPUs when there are none)."""
+    wanted = set(cpus) or set(range(os.cpu_count() or 1))
+    for pid in process_ids:
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(int(thread), wanted)
+
+
+def exit_text(code: int | None) -> str:
+    """How a process ended, for people."""
+    if code is None:
+        return "ended (its exit code went to an earlier supervisor)"
+    if code >= 0:
+        return f"exited with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

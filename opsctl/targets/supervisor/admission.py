@@ -1,0 +1,57 @@
+"""Whether an ordered state can be taken on, told before anything is touched."""
+
+from __future__ import annotations
+
+import shutil
+
+from opsctl.errors import Superseded, TargetUnreachable
+from opsctl.model import DesiredState, Stamp
+from opsctl.targets.supervisor import launch as launching
+from opsctl.targets.supervisor import ports, tls
+from opsctl.targets.supervisor.layout import Layout
+from opsctl.targets.supervisor.run_settings import RunSettings
+
+
+def refuse_older(stamp: Stamp, applied: Stamp) -> None:
+    """Raises Superseded for a state from before the one that was applied last."""
+    if (stamp.epoch, stamp.sequence) < (applied.epoch, applied.sequence):
+        raise Superseded(
+            f"state {stamp.epoch}.{stamp.sequence} is older than the one in force",
+            why=f"{applied.epoch}.{applied.sequence} was applied",
+            next_step="See: opsctl status",
+        )
+
+
+def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -> None:
+    """Raises TargetUnreachable or ConfigError when a file that the state needs is missing."""
+    for share in state.shares:
+        launching.load(layout, share.release)
+    if not any(share.role == "serving" for share in state.shares):
+        return
+    if shutil.which(settings.haproxy) is None:
+        raise TargetUnreachable(
+            f"cannot find {settings.haproxy}",
+            next_step="Install HAProxy 2.5 or newer (Debian: apt-get install haproxy),"
+            " or set local.haproxy.",
+        )
+    if settings.tls:
+        tls.bundle(settings)
+
+
+def front_port(settings: RunSettings, current: int, remembered: int) -> int:
+    """The front door's port: `current` when it is held already, else one proved to be free.
+
+    Raises TargetUnreachable, which names who holds it.
+    """
+    if current and settings.port in (0, current):
+        return current
+    port = settings.port or remembered
+    if not settings.port and not (port and ports.is_free(port, settings.host)):
+        return ports.choose_front(settings.host)
+    if not ports.is_free(port, settings.host):
+        raise TargetUnreachable(
+            f"cannot open the front door on port {port}",
+            why=ports.taken_by(port),
+            next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
+        )
+    return port

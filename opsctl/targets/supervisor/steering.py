@@ -1,0 +1,147 @@
+"""From the state that is wanted to the one that runs: one small step after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from opsctl.model import DesiredState
+from opsctl.targets.supervisor.balancer import Balancer
+from opsctl.targets.supervisor.events import Tell
+from opsctl.targets.supervisor.fleet import Fleet, plans
+from opsctl.targets.supervisor.removal import Removals
+from opsctl.targets.supervisor.replica_plan import ReplicaPlan
+from opsctl.targets.supervisor.store import Store
+from opsctl.targets.supervisor.traffic_plan import next_percents, placed
+
+
+class Steering:
+    """Moves replicas and traffic of one service."""
+
+    def __init__(self, store: Store, fleet: Fleet, balancer: Balancer, removals: Removals) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._balancer = balancer
+        self._removals = removals
+
+    def effective(self) -> DesiredState:
+        """What is really to run: the safe state when the guard acted, without retired releases."""
+        memory = self._store.memory
+        kept = (s for s in self._ordered().shares if s.weight or s.release not in memory.retired)
+        return DesiredState(tuple(kept))
+
+    async def step(self, tell: Tell) -> None:
+        """Do what can be done now. Raises TargetUnreachable; then it is tried again."""
+        self._retire(tell)
+        state = self.effective()
+        wanted = plans(state)
+        self._removals.cancel_wanted(wanted)
+        self._fleet.start_missing(wanted)
+        await self._keep_balancer(state)
+        await self._take_out_strays()
+        self._note_complete(state)
+        await self._shift(state, wanted, tell)
+        self._remove_surplus(wanted)
+
+    def converged(self) -> bool:
+        """Whether everything is as `effective` says."""
+        memory, servers = self._store.memory, self._balancer.servers
+        state = self.effective()
+        wanted, runners = plans(state), self._fleet.runners
+        percents = _percents(state)
+        serving = {name for name, plan in wanted.items() if plan.role == "serving"}
+        carrying = [server for server in servers.values() if server.release in percents]
+        return (
+            set(wanted) == set(runners)
+            and all(runner.ready and not runner.came_back for runner in runners.values())
+            and percents == memory.percents
+            and (self._balancer.up or not serving)
+            and serving == set(servers)
+            and all(server.weight > 0 for server in carrying)
+        )
+
+    def _ordered(self) -> DesiredState:
+        memory = self._store.memory
+        return memory.guard.safe if memory.guarded else memory.desired
+
+    def _retire(self, tell: Tell) -> None:
+        memory, now = self._store.memory, time.time()
+        for share in self._ordered().shares:
+            due = share.retire_at is not None and share.retire_at <= now and share.weight == 0
+            if due and share.release not in memory.retired:
+                memory.retired.append(share.release)
+                self._store.touch()
+                text = f"{share.release} retired: its time as a warm release is over"
+                tell(share.release, text)
+
+    async def _keep_balancer(self, state: DesiredState) -> None:
+        settings = self._store.memory.settings
+        serving = any(share.role == "serving" for share in state.shares)
+        if settings is not None and (serving or self._balancer.up):
+            await self._balancer.ensure_up(settings, self._store.memory.front_port)
+
+    async def _take_out_strays(self) -> None:
+        """Servers without a replica go, and one that came back on another port joins anew."""
+        for name, server in list(self._balancer.servers.items()):
+            runner = self._fleet.runners.get(name)
+            stray = runner is None and name not in self._removals
+            if stray or (runner and runner.seat.port not in (0, server.port)):
+                await self._balancer.remove(name, 0.0)
+
+    def _note_complete(self, state: DesiredState) -> None:
+        """Remember releases that have all their replicas ready; forget those that left."""
+        memory = self._store.memory
+        releases = {share.release for share in state.shares} | set(memory.percents)
+        complete = {release for release in memory.complete if release in releases}
+        for share in state.shares:
+            if share.role == "serving" and self._fleet.ready(share.release) >= share.replicas > 0:
+                complete.add(share.release)
+        if memory.complete != sorted(complete):
+            memory.complete = sorted(complete)
+            self._store.touch()
+
+    async def _shift(
+        self, state: DesiredState, wanted: Mapping[str, ReplicaPlan], tell: Tell
+    ) -> None:
+        """Give each replica its weight: file first, then the running balancer."""
+        memory, balancer = self._store.memory, self._balancer
+        members = self._fleet.balanced(wanted, balancer.servers)
+        members = [m for m in members if m.server.name not in self._removals]
+        percents = next_percents(state, memory.percents, members, memory.complete)
+        balancer.note = {"stamp": memory.stamp.to_dict(), "percents": percents}
+        if not balancer.up:
+            return
+        await balancer.put(placed(percents, members, balancer.servers))
+        await self._tell_recovered()
+        if percents != memory.percents:
+            shares = ", ".join(f"{release} {percent} %" for release, percent in percents.items())
+            for release in {*percents, *memory.percents}:
+                tell(release, f"traffic: {shares or 'nothing serves'}")
+            memory.percents = percents
+            self._store.touch()
+
+    async def _tell_recovered(self) -> None:
+        """HAProxy may still believe what its last check saw of a replica that is ready again."""
+        for name, runner in self._fleet.runners.items():
+            if runner.came_back:
+                runner.came_back = False
+                if runner.restarts:
+                    await self._balancer.report_up(name)
+
+    def _remove_surplus(self, wanted: Mapping[str, ReplicaPlan]) -> None:
+        """Begin to remove what is not wanted and has no traffic any more."""
+        memory = self._store.memory
+        drain_s = memory.settings.drain_timeout_s if memory.settings else 0.0
+        staying = {plan.release for plan in wanted.values() if plan.role == "serving"}
+        for name, runner in list(self._fleet.runners.items()):
+            if name in wanted or name in self._removals:
+                continue
+            release, server = runner.plan.release, self._balancer.servers.get(name)
+            waits = release in memory.percents and release not in staying
+            if runner.plan.role == "serving" and (waits or (server and server.weight > 0)):
+                continue  # its release carries traffic until another one can take it
+            self._removals.begin(name, drain_s)
+
+
+def _percents(state: DesiredState) -> dict[str, int]:
+    return {share.release: share.weight for share in state.shares if share.weight > 0}
