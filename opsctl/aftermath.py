@@ -54,7 +54,7 @@ def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str 
     deliveries = notify(project.service.notifications, event, body, project.root)
     for delivery in deliveries:
         if delivery.warning:
-            rollout.scene.console.warn(f"webhook {delivery.to}: {delivery.warning}")
+            rollout.scene.console.warn(delivery.warning)
     return [delivery.to_dict() for delivery in deliveries]
 
 

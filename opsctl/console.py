@@ -96,6 +96,11 @@ class Console:
         else:
             self._json({"event": "result", **data})
 
+    def clean_json(self, data: Json) -> Json:
+        """`data` without secrets."""
+        cleaned: Json = self.redact.json(data) if self.redact else data
+        return cleaned
+
     @property
     def _is_live(self) -> bool:
         return self.output == "text" and self.err.isatty() and not self.github
@@ -116,8 +121,11 @@ class Console:
             print(f"::{level} title=opsctl::{safe}", file=self.err, flush=True)
 
     def _json(self, data: Mapping[str, Any], indent: int | None = None) -> None:
-        clean: Json = self.redact.json(dict(data)) if self.redact else dict(data)
-        print(json.dumps(clean, indent=indent, default=str), file=self.out, flush=True)
+        print(
+            json.dumps(self.clean_json(dict(data)), indent=indent, default=str),
+            file=self.out,
+            flush=True,
+        )
 
     def clean(self, text: str) -> str:
         """`text` without secrets."""

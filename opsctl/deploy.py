@@ -15,6 +15,7 @@ from typing import Any
 
 from opsctl.errors import (
     CandidateFailed,
+    HookFailed,
     Interrupted,
     OpsctlError,
     RequestArrived,
@@ -24,9 +25,10 @@ from opsctl.errors import (
 )
 from opsctl.hooks import HookContext, HookSettings, When, run_hooks
 from opsctl.inbox import Inbox
-from opsctl.journal import Journal, Record
+from opsctl.journal import Journal
 from opsctl.model import DesiredState, Json, Stamp
 from opsctl.plan import Step
+from opsctl.records import Record
 from opsctl.rollout import CLOSE, Progress, final_serving, fold, next_step, outcome
 from opsctl.steps import Scene, Turn, act, best_effort, put_in_force, without_trial
 
@@ -158,7 +160,13 @@ def hooks(
     )
     attendance, console = scene.attendance, scene.console
     settings = HookSettings(project.root, attendance.interrupt, console.tell, console.clean)
-    results = run_hooks(project.service.hooks, when, context, settings)
+    try:
+        results = run_hooks(project.service.hooks, when, context, settings)
+    except HookFailed as error:
+        if not progress.undoing:
+            raise
+        console.warn(f"{error} (it cannot stop a rollback)")
+        return []
     for result in results:
         if result.warning:
             console.warn(f"hook {when} {kind}: {result.warning}")

@@ -9,64 +9,31 @@ was frozen while another took over is void for every reader, its writer included
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from opsctl.clock import Clock
 from opsctl.errors import JournalBroken, OpsctlError, Superseded
 from opsctl.model import Json, canonical_json
+from opsctl.records import Reading, Record, Segment, broken, make_record
 
-FORMAT = 1
-"""Version of the records; a newer one is refused."""
-
-GENESIS = "0" * 64
-"""`prev` of the very first record."""
+SYNCED_BY_THE_NEXT = ("passed",)
+"""Kinds that need no sync of their own: nothing is acted on before the next record, and a step
+whose result was lost is taken again."""
 
 RESERVE_BYTES = 256 * 1024
 """Disk kept back so that a rollout can still be undone and closed when the disk is full."""
 
 
-@dataclass(frozen=True)
-class Record:
-    """One line of the journal."""
-
-    seq: int
-    epoch: int
-    time: float
-    kind: str
-    data: Json
-    prev: str
-    hash: str
-
-    def to_dict(self) -> Json:
-        return dict(self.__dict__)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """What one file holds: the records that count, and what was found besides."""
-
-    number: int
-    records: tuple[Record, ...]
-    void: int = 0
-    """Lines of writers that came too late."""
-    torn: bool = False
-    """The last line is incomplete; it was never acted on."""
-
-    @property
-    def closed(self) -> bool:
-        return bool(self.records) and self.records[-1].kind == "closed"
-
-
 class Journal:
-    """The journal of one service in `directory`."""
+    """The journal of one service in `directory`.
+
+    What was read once is remembered, so that an append reads only what others have added since.
+    """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
@@ -77,7 +44,10 @@ class Journal:
         """The disk was full and the reserve had to be used."""
         self.cost_s = 0.0
         """Time spent in appends, for the report."""
+        self.clean: Callable[[Json], Json] = dict
+        """Applied to all data before it is written: takes secrets out."""
         self._appended = 0
+        self._reading: Reading | None = None
 
     def numbers(self) -> list[int]:
         """Numbers of all rollouts, oldest first."""
@@ -89,7 +59,19 @@ class Journal:
 
     def read(self, number: int) -> Segment:
         """The records of one rollout. Raises JournalBroken when the chain has a gap."""
-        return parse_segment(number, self._path(number).read_bytes())
+        reading = self._reading
+        if (
+            reading is None
+            or reading.number != number
+            or not reading.still_fits(self._path(number))
+        ):
+            reading = Reading(number)
+            self._reading = reading
+        try:
+            return reading.go_on(self._path(number))
+        except JournalBroken:
+            self._reading = None
+            raise
 
     def last(self) -> Segment:
         """The newest rollout that has a record; number 0 and empty when there is none."""
@@ -115,21 +97,22 @@ class Journal:
         for number in self.numbers():
             for record in self.read(number).records:
                 if tail and record.prev != tail.hash:
-                    raise _broken(self._path(number), record.seq, "it does not follow the last")
+                    raise broken(self._path(number), record.seq, "it does not follow the last")
                 tail = record
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Record:
-        """Append to the open rollout (`opened`: to a new one) and sync it to disk.
+        """Append to the open rollout (`opened`: to a new one), on disk before it is acted on.
 
         Raises Superseded when another writer was first: nothing may be acted on then.
         """
         started = time.perf_counter()
         segment = self.last()
         tail = segment.records[-1] if segment.records else None
-        record = make_record(tail, self._next_epoch(tail), self.clock.now(), kind, data)
+        body = self.clean(dict(data))
+        record = make_record(tail, self._next_epoch(tail), self.clock.now(), kind, body)
         number = segment.number + 1 if kind == "opened" else segment.number
         _kill_point("before", self._appended + 1)
-        self._write(self._path(number), record)
+        self._write(self._path(number), record, sync=kind not in SYNCED_BY_THE_NEXT)
         self._appended += 1
         if record.hash not in {known.hash for known in self.read(number).records}:
             raise superseded()
@@ -171,85 +154,22 @@ class Journal:
             raise superseded()
         return self.epoch
 
-    def _write(self, path: Path, record: Record) -> None:
+    def _write(self, path: Path, record: Record, *, sync: bool) -> None:
         line = canonical_json(record.to_dict()).encode() + b"\n"
         try:
-            _append_line(path, line)
+            _append_line(path, line, sync=sync)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise _cannot_write(path, error) from error
             self.low_space = True
             self._reserve.unlink(missing_ok=True)
             try:
-                _append_line(path, line)
+                _append_line(path, line, sync=sync)
             except OSError as second:
                 raise _cannot_write(path, second) from second
 
 
-def make_record(
-    tail: Record | None, epoch: int, now: float, kind: str, data: Mapping[str, Any]
-) -> Record:
-    """The record that follows `tail`; its data as a reader will see it (lists, text keys)."""
-    data = json.loads(json.dumps(data))
-    seq = tail.seq + 1 if tail else 1
-    prev = tail.hash if tail else GENESIS
-    body = {
-        "seq": seq, "epoch": epoch, "time": now, "kind": kind, "data": data, "prev": prev
-    }  # fmt: skip
-    return Record(**body, hash=_hash(body))  # type: ignore[arg-type]
-
-
-def parse_segment(number: int, content: bytes) -> Segment:
-    """Records of a file's content that count. Raises JournalBroken when one was altered or cut."""
-    records: list[Record] = []
-    known: set[str] = set()
-    void = 0
-    damaged = False
-    for line in content.split(b"\n"):
-        if not line.strip(b"\0 "):
-            continue
-        record = _parse_line(line)
-        if record is None:
-            damaged = True
-            continue
-        first = not records and record.kind == "opened"
-        if first or (records and record.prev == records[-1].hash):
-            records.append(record)
-            known |= {record.prev, record.hash}
-            damaged = False
-        elif record.prev in known:
-            void += 1
-        else:
-            raise _broken(
-                Path(f"{number:06d}.jsonl"), record.seq, "the record before it is damaged"
-            )
-    return Segment(number, tuple(records), void, torn=damaged)
-
-
-def _parse_line(line: bytes) -> Record | None:
-    """The record of a line; None when the line is torn or altered."""
-    try:
-        data = json.loads(line)
-        stated = data.pop("hash")
-        if stated != _hash(data):
-            return None
-        record = Record(**data, hash=stated)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    if record.data.get("format", FORMAT) > FORMAT:
-        raise JournalBroken(
-            f"the journal has format {record.data['format']}",
-            why=f"this opsctl knows formats up to {FORMAT}",
-            next_step="Use the opsctl that wrote it, or a newer one.",
-        )
-    return record
-
-
-def _hash(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
-
-
-def _append_line(path: Path, line: bytes) -> None:
+def _append_line(path: Path, line: bytes, *, sync: bool) -> None:
     """Append in one write and sync; a torn line before it is closed off first."""
     fresh = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -260,7 +180,8 @@ def _append_line(path: Path, line: bytes) -> None:
         written = os.write(descriptor, data)
         if written != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     if fresh:
@@ -290,14 +211,6 @@ def superseded() -> Superseded:
         "another opsctl took charge of this service",
         why="its epoch is newer than this command's",
         next_step="This command changed nothing since. See: opsctl status",
-    )
-
-
-def _broken(path: Path, seq: int, why: str) -> JournalBroken:
-    return JournalBroken(
-        f"the journal {path.name} is damaged at record {seq}",
-        why=why,
-        next_step="Run: opsctl resume (it rebuilds the journal from what runs)",
     )
 
 

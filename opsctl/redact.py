@@ -44,6 +44,7 @@ class Redactor:
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
+        self.secrets = dict(secrets)
         self._short = tuple(sorted(n for n, v in secrets.items() if 0 < len(v) < SHORTEST))
         spellings: set[str] = set()
         for value in secrets.values():

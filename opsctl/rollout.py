@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opsctl.journal import Record
 from opsctl.model import DesiredState, Json, Share
 from opsctl.plan import Step, undo_steps
+from opsctl.records import Record
 
 CLOSE = "close"
 PAUSE = "pause"

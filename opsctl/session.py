@@ -21,7 +21,7 @@ from opsctl.model import FULL_WEIGHT, DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.reader import Reader, actor_name, reader, report_folder
 from opsctl.rollout import Progress, ReleaseMarks, fold
-from opsctl.secrets import SecretStore
+from opsctl.secrets import SecretStore, resolve_one
 from opsctl.steps import Scene, hide
 
 GUARD_WAIT_S = 8.0
@@ -118,7 +118,13 @@ class Session:
         for release in (progress.base, progress.candidate):
             for name, value in secrets.load(release).items() if release else ():
                 values[f"{release} {name}"] = value
+        for index, webhook in enumerate(self.project.service.notifications):
+            if webhook.secret:
+                with contextlib.suppress(OpsctlError):  # its delivery will say what is wrong
+                    name = f"notifications.{index}.secret"
+                    values[name] = resolve_one(name, webhook.secret, self.project.root)
         hide(self.console, values)
+        self.read.journal.clean = self.console.clean_json
 
     def _expected(self) -> Mapping[str, float]:
         for number in reversed(self.read.journal.numbers()[:-1]):

@@ -6,9 +6,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 OUTPUT_MAX_BYTES = 64 * 1024
 """How much of a command's output is kept (its end): enough for a traceback, too little to hurt."""
@@ -54,53 +57,52 @@ def run(
 ) -> Completed:
     """Run a command to its end, without a shell, in a process group of its own.
 
-    The group is ended when the time limit passes, or when `interrupt` raises.
+    The group is ended when the time limit passes, or when `interrupt` raises; children that the
+    command leaves behind are not waited for.
     """
-    try:
-        process = subprocess.Popen(
-            list(argv),
-            cwd=cwd,
-            env=dict(env) if env is not None else None,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        return Completed(tuple(argv), 127, "", f"cannot start {argv[0]}: {error.strerror}")
-    try:
-        stdout, stderr, timed_out = _wait(process, stdin, timeout_s, interrupt)
-    except BaseException:
-        _end_group(process)
-        raise
-    return Completed(
-        tuple(argv), process.returncode, _tail(stdout), _tail(stderr), timed_out=timed_out
-    )
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, \
+            tempfile.TemporaryFile() as err:  # fmt: skip
+        # Files, not pipes: a command that leaves a child behind ends when it ends.
+        given.write(stdin.encode())
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env=dict(env) if env is not None else None,
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Completed(tuple(argv), 127, "", f"cannot start {argv[0]}: {error.strerror}")
+        try:
+            timed_out = _wait(process, timeout_s, interrupt)
+        except BaseException:
+            _end_group(process)
+            raise
+        return Completed(tuple(argv), process.returncode, _tail(out), _tail(err), timed_out)
 
 
 def _wait(
-    process: subprocess.Popen[str],
-    stdin: str,
-    timeout_s: float,
-    interrupt: Callable[[], None] | None,
-) -> tuple[str, str, bool]:
-    slices = max(1, int(timeout_s / POLL_S)) if interrupt else 1
-    for _ in range(slices):
+    process: subprocess.Popen[bytes], timeout_s: float, interrupt: Callable[[], None] | None
+) -> bool:
+    """Wait for the end; True when the time limit passed first and the group was ended."""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
         try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout_s / slices)
+            process.wait(min(left, POLL_S) if interrupt else left)
         except subprocess.TimeoutExpired:
             if interrupt:
                 interrupt()
             continue
-        return stdout, stderr, False
+        return False
     _end_group(process)
-    stdout, stderr = process.communicate()
-    return stdout, stderr, True
+    return True
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def _end_group(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -108,8 +110,11 @@ def _end_group(process: subprocess.Popen[str]) -> None:
             process.wait(KILL_GRACE_S)
 
 
-def _tail(text: str) -> str:
-    return text[-OUTPUT_MAX_BYTES:]
+def _tail(file: IO[bytes]) -> str:
+    """The end of a command's output."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - OUTPUT_MAX_BYTES))
+    return file.read().decode(errors="replace")
 
 
 def spawn(

@@ -104,19 +104,24 @@ def put_in_force(
     scene.attendance.epoch = turn.stamp.epoch
 
 
+def settle_limit_s(scene: Scene) -> float:
+    """The longest that stopping, draining and starting may take by opsctl.yaml's own limits."""
+    service = scene.project.service
+    return (
+        service.strategy.drain_timeout_s
+        + service.app.stop_timeout_s
+        + service.health.tries * service.health.interval_s
+        + SETTLE_MARGIN_S
+    )
+
+
 def settle(scene: Scene, *, needed: str | None = None) -> Observed:
     """Wait until traffic flows as ordered, nothing else runs, and `needed` is ready.
 
     Replicas of other releases need not be ready: an ill candidate must not hold up its own
     removal. Raises HealthFailed when a replica of `needed` does not stay up.
     """
-    service = scene.project.service
-    limit_s = (
-        service.strategy.drain_timeout_s
-        + service.app.stop_timeout_s
-        + service.health.tries * service.health.interval_s
-        + SETTLE_MARGIN_S
-    )
+    limit_s = settle_limit_s(scene)
     deadline = scene.clock.monotonic() + limit_s
     while True:
         observed = scene.target.observe()
@@ -195,7 +200,7 @@ def _build(scene: Scene, turn: Turn) -> Json:
     values = resolve_secrets(
         scene.project.service.app.secrets, scene.project.root, scene.attendance.interrupt
     )
-    hide(scene.console, values)
+    hide(scene.console, {f"{turn.candidate} {name}": value for name, value in values.items()})
     SecretStore(scene.project.service_dir).save(turn.candidate, values)
     names = {release.name for release in scene.store.list()}
     if turn.candidate in names:
@@ -211,10 +216,10 @@ def _build(scene: Scene, turn: Turn) -> Json:
 
 
 def hide(console: Console, secrets: Mapping[str, str]) -> None:
-    """From now on no output shows any of `secrets`."""
-    redactor = Redactor(secrets)
-    console.redact = redactor
-    for warning in redactor.warnings:
+    """From now on no output shows any of `secrets`, besides those hidden before."""
+    known = console.redact.secrets if console.redact else {}
+    console.redact = Redactor({**known, **secrets})
+    for warning in Redactor(secrets).warnings:
         console.warn(warning)
 
 

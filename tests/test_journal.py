@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from opsctl.clock import SystemClock
 from opsctl.errors import JournalBroken, OpsctlError, Superseded
-from opsctl.journal import Journal, parse_segment
+from opsctl.journal import Journal
+from opsctl.records import parse_segment
 
-OPENED = {"op": "deploy", "candidate": "r1", "base": None, "before": {"shares": []}, "plan": []}
+OPENED: dict[str, object] = {"op": "deploy", "candidate": "r1", "base": None, "before": {"shares": []}, "plan": []}
 
 
 def journal(folder: Path) -> Journal:

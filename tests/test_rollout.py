@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsctl.config.settings import CanaryStage, Strategy
-from opsctl.journal import Record, make_record
 from opsctl.model import DesiredState, Share
 from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback
+from opsctl.records import Record, make_record
 from opsctl.rollout import (
     CLOSE,
     Progress,

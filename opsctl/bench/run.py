@@ -25,6 +25,9 @@ BUSY_MAX = 0.3
 """Share of the arms' CPUs that the load may use: queues in front of them hide differences
 (a true +5 % measures as +3.6 % at 0.5)."""
 
+MACHINE_WAIT_S = 600.0
+"""Least wait for another gate on this machine: a default one with warm-up and confirmation."""
+
 MACHINE_POLL_S = 0.05
 """How often the end of another gate is looked for."""
 
@@ -58,7 +61,7 @@ def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateR
 
 def _wait_for_machine(budget_s: float, tell: Tell, interrupt: Interrupt) -> socket.socket | None:
     """Two gates on one machine disturb each other, so the second waits as long as one may last."""
-    deadline = time.monotonic() + budget_s
+    deadline = time.monotonic() + max(budget_s, MACHINE_WAIT_S)
     holder = machine.hold_machine()
     if holder is None:
         tell("another gate runs on this machine: waiting for its end")

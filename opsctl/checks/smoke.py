@@ -164,21 +164,25 @@ def _commands(
     replicas: Sequence[Endpoint],
     interrupt: Callable[[], None],
 ) -> Iterator[SmokeResult]:
-    by_replica = any(
-        "{" + name + "}" in word for word in test.run for name in ("port", "health_port", "replica")
-    )
-    for replica in replicas if by_replica else replicas[:1]:
-        interrupt()
-        where = replica.name if by_replica else release.name
-        yield _command(target, release, test, replica, where)
+    for replica in replicas if _names_a_replica(test) else replicas[:1]:
+        yield _command(target, release, test, replica, interrupt)
+
+
+def _names_a_replica(test: SmokeTest) -> bool:
+    names = ("{port}", "{health_port}", "{replica}")
+    return any(name in word for word in test.run for name in names)
 
 
 def _command(
-    target: Target, release: Release, test: SmokeTest, replica: Endpoint, where: str
+    target: Target,
+    release: Release,
+    test: SmokeTest,
+    replica: Endpoint,
+    interrupt: Callable[[], None],
 ) -> SmokeResult:
     argv = [fill(word, _values(release, replica)) for word in test.run]
     begin = time.monotonic()
-    done = target.run_in(release.name, argv, env={}, timeout_s=test.timeout_s)
+    done = target.run_in(release.name, argv, env={}, timeout_s=test.timeout_s, interrupt=interrupt)
     output = f"{done.stdout}{done.stderr}".strip()
     problems: tuple[str, ...] = ()
     if done.exit_code != 0:
@@ -187,7 +191,7 @@ def _command(
         problems = (f"{' '.join(argv)}: exit code {done.exit_code}{said}",)
     return SmokeResult(
         test=test.name,
-        replica=where,
+        replica=replica.name if _names_a_replica(test) else release.name,
         duration_ms=round((time.monotonic() - begin) * 1000, 3),
         problems=problems,
         output="\n".join(output.splitlines()[-OUTPUT_LINES:]) if problems else "",

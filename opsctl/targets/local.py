@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opsctl import shell
@@ -102,7 +102,13 @@ class LocalTarget:
         return logs.read(self._layout, release, lines=lines, follow=follow)
 
     def run_in(
-        self, release: str, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+        self,
+        release: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_s: float,
+        interrupt: Callable[[], None] | None = None,
     ) -> CommandResult:
         """Run a command as a replica of `release` would run: folder, variables, CPUs.
 
@@ -120,6 +126,7 @@ class LocalTarget:
                 timeout_s=timeout_s,
                 cwd=known.directory,
                 env={**variables, **env},
+                interrupt=interrupt,
             )
         timed_out = f"stopped after {timeout_s:g} s\n" if done.timed_out else ""
         code = 124 if done.timed_out else done.exit_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,9 +47,18 @@ class Target(Protocol):
         """Log lines of all replicas of `release`, each led by the replica's name."""
 
     def run_in(
-        self, release: str, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+        self,
+        release: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_s: float,
+        interrupt: Callable[[], None] | None = None,
     ) -> CommandResult:
-        """Run a command in the environment (directory, variables, limits) of `release`."""
+        """Run a command in the environment (directory, variables, limits) of `release`.
+
+        It is ended when `interrupt` raises.
+        """
 
     def events(self, release: str) -> Sequence[str]:
         """What happened to the release's replicas (starts, exits, kills), oldest first."""
