@@ -40,4 +40,27 @@ __aicore__ inline void CopyTileOut(const AscendC::GlobalTensor<T>& dst,
 #endif
 }
 
+// Copies `rows` rows of `columns` elements, `pitch` elements apart in the Unified Buffer and
+// `width` apart in global memory. `pitch` is a multiple of 32 bytes; where there is no
+// DataCopyPad, so is a row.
+template <typename T>
+__aicore__ inline void CopyRowsOut(const AscendC::GlobalTensor<T>& dst,
+                                   const AscendC::LocalTensor<T>& src, uint32_t rows,
+                                   uint32_t columns, uint32_t pitch, int64_t width)
+{
+#if defined(__NPU_ARCH__) && (__NPU_ARCH__ == 2002 || __NPU_ARCH__ == 1001)
+    for (uint32_t row = 0; row < rows; ++row) {
+        AscendC::DataCopy(dst[row * width], src[row * pitch], columns);
+    }
+#else
+    constexpr uint32_t kElements = 32 / sizeof(T);
+    AscendC::DataCopyExtParams copy;
+    copy.blockCount = static_cast<uint16_t>(rows);
+    copy.blockLen = columns * static_cast<uint32_t>(sizeof(T));
+    copy.srcStride = (pitch - RoundUpToBlock<T>(columns)) / kElements;
+    copy.dstStride = static_cast<uint32_t>((width - columns) * sizeof(T));
+    AscendC::DataCopyPad(dst, src, copy);
+#endif
+}
+
 }  // namespace ascend_ops

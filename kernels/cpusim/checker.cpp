@@ -48,6 +48,11 @@ void Checker::Fail(const char* instruction, const std::string& rule, const void*
                     std::to_string(tile_) + ", " + place + ": " + instruction + ": " + rule);
 }
 
+uint32_t Checker::Issue(pipe_t pipe) {
+    if (pipe != PIPE_S) Order(pipe, clocks_[PIPE_S]);
+    return ++clocks_[pipe][pipe];
+}
+
 uint64_t Checker::Locate(const void* address, uint64_t bytes, const char* instruction) const {
     const auto* byte = static_cast<const uint8_t*>(address);
     if (byte < unified_buffer_ || byte + bytes > unified_buffer_ + kUnifiedBufferBytes) {
@@ -70,7 +75,7 @@ void Checker::RequireWriteSeen(const Block& block, pipe_t pipe, const char* inst
 
 void Checker::Read(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction) {
     const uint64_t begin = Locate(address, bytes, instruction);
-    const uint32_t now = ++clocks_[pipe][pipe];
+    const uint32_t now = Issue(pipe);
     for (uint64_t at = begin; at < begin + bytes;) {
         const uint64_t block_begin = at / kBlockBytes * kBlockBytes;
         const uint64_t end = std::min(block_begin + kBlockBytes, begin + bytes);
@@ -89,7 +94,7 @@ void Checker::Read(pipe_t pipe, const void* address, uint64_t bytes, const char*
 
 void Checker::Write(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction) {
     const uint64_t begin = Locate(address, bytes, instruction);
-    const uint32_t now = ++clocks_[pipe][pipe];
+    const uint32_t now = Issue(pipe);
     for (uint64_t at = begin; at < begin + bytes;) {
         const uint64_t block_begin = at / kBlockBytes * kBlockBytes;
         const uint64_t end = std::min(block_begin + kBlockBytes, begin + bytes);

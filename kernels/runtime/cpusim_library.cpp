@@ -4,11 +4,12 @@
 
 namespace ascend_ops {
 
+extern const AscendOperator kEmbeddingDenseGrad;
 extern const AscendOperator kSigmoid;
 extern const AscendOperator kSigmoidGrad;
 
 namespace {
-const AscendOperator* const kOperators[] = {&kSigmoid, &kSigmoidGrad};
+const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kSigmoid, &kSigmoidGrad};
 }
 
 }  // namespace ascend_ops

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from ascend_ops.spec import Arrays, OperatorSpec, Tolerance
+from ascend_ops.spec import Arguments, OperatorSpec, Tolerance
 from numpy.typing import NDArray
 
 # Extremes first: each must come out as the type's own rounding of the exact value.
@@ -16,7 +16,7 @@ def reference(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
-def inputs(length: int, dtype: np.dtype[Any], generator: np.random.Generator) -> Arrays:
+def inputs(length: int, dtype: np.dtype[Any], generator: np.random.Generator) -> Arguments:
     """One array of `length` elements: normal(0, 4), and the extremes where there is room."""
     x = generator.normal(0.0, 4.0, length)
     x[: len(SPECIAL)] = SPECIAL[:length]

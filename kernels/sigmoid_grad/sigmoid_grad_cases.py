@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from ascend_ops.spec import Arrays, OperatorSpec, Tolerance
+from ascend_ops.spec import Arguments, OperatorSpec, Tolerance
 from numpy.typing import NDArray
 
 # Pairs (y, dy) of extremes.
@@ -16,7 +16,7 @@ def reference(y: NDArray[np.float64], dy: NDArray[np.float64]) -> NDArray[np.flo
         return y * (1.0 - y) * dy
 
 
-def inputs(length: int, dtype: np.dtype[Any], generator: np.random.Generator) -> Arrays:
+def inputs(length: int, dtype: np.dtype[Any], generator: np.random.Generator) -> Arguments:
     """y uniform in (0, 1), as a sigmoid gives it, and dy normal(0, 1); extremes first."""
     y = generator.uniform(0.0, 1.0, length)
     dy = generator.normal(0.0, 1.0, length)

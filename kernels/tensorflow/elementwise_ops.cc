@@ -3,13 +3,9 @@
 // The kernel objects hold nothing: the plan and its tiling live on the stack of each call, so that
 // any number of steps may run the same node at once. The emulated cores are spread over the
 // worker threads that TensorFlow gives the device.
-#include <mutex>
-
-#include "ascend_abi.h"
-#include "status.h"
+#include "kernel_support.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace ascend_ops {
@@ -23,7 +19,7 @@ using tensorflow::shape_inference::ShapeHandle;
 
 // Also the limit of the NPU's tensor descriptors.
 constexpr int kMaxRank = 8;
-// Cycles an element, for TensorFlow's decision how many threads a call is worth.
+// What an element costs a core, measured on AVX2.
 constexpr int64_t kCyclesAnElement = 8;
 
 Status CheckRank(const char* op, int rank) {
@@ -69,38 +65,6 @@ REGISTER_OP("AscendSigmoidGrad")
     .SetShapeFn(SigmoidGradShape)
     .Doc("dx = y * (1 - y) * dy, where y is the sigmoid's result; y and dy have one shape.");
 
-int32_t AbiType(tensorflow::DataType type) {
-    switch (type) {
-        case tensorflow::DT_FLOAT: return ASCEND_FLOAT;
-        case tensorflow::DT_HALF: return ASCEND_HALF;
-        default: return ASCEND_BFLOAT16;
-    }
-}
-
-AscendTensor Operand(const Tensor& tensor) {
-    return {const_cast<char*>(tensor.tensor_data().data()), tensor.tensor_data().size()};
-}
-
-// Runs the plan's cores on the device's worker threads; the first failure is the call's.
-Status RunSharded(OpKernelContext* context, const AscendOperator* op, const AscendProblem& problem,
-                  const AscendPlan& plan, const AscendTensor* tensors) {
-    std::mutex mutex;
-    Status outcome = OkStatus();
-    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
-    const int64_t cycles = problem.sizes[0] / plan.core_count * kCyclesAnElement;
-    using Pool = tensorflow::thread::ThreadPool;
-    const Pool::SchedulingParams params(Pool::SchedulingStrategy::kAdaptive, cycles, {});
-    workers->workers->ParallelFor(plan.core_count, params, [&](int64_t begin, int64_t end) {
-        AscendError error;
-        const int code = op->run(&problem, &plan, tensors, static_cast<int32_t>(begin),
-                                 static_cast<int32_t>(end), &error);
-        if (code == ASCEND_OK) return;
-        const std::lock_guard<std::mutex> lock(mutex);
-        outcome = Internal(error.text);
-    });
-    return outcome;
-}
-
 Status RunElementwise(OpKernelContext* context, const AscendOperator* op, int32_t input_count) {
     const Tensor& first = context->input(0);
     AscendTensor tensors[ASCEND_MAX_TENSORS];
@@ -114,15 +78,8 @@ Status RunElementwise(OpKernelContext* context, const AscendOperator* op, int32_
     AscendError error;
     if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
     if (plan.core_count == 0) return OkStatus();
-    return RunSharded(context, op, problem, plan, tensors);
-}
-
-// Finds the operator once, when the graph is built: a missing library is an error there.
-const AscendOperator* FindOperator(OpKernelConstruction* context, const char* name) {
-    AscendError error;
-    const AscendOperator* op = ascend_operator(name, &error);
-    if (op == nullptr) context->CtxFailure(Internal(error.text));
-    return op;
+    const int64_t cycles = first.NumElements() / plan.core_count * kCyclesAnElement;
+    return RunSharded(context, op, problem, plan, tensors, cycles);
 }
 
 class SigmoidOp : public OpKernel {

@@ -51,7 +51,7 @@ def test_ten_thousand_random_schedules_never_share_a_stage(tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_runtime_is_clean_under_a_sanitizer(sanitizer: str, tmp_path: Path) -> None:
-    run(build("runtime_test", CPUSIM, tmp_path, f"-fsanitize={sanitizer}"), "300")
+    run(build("runtime_test", CPUSIM, tmp_path, f"-fsanitize={sanitizer}"), "100")
 
 
 @pytest.mark.long

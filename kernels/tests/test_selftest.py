@@ -29,7 +29,7 @@ def test_a_wrong_result_fails_the_selftest(monkeypatch: pytest.MonkeyPatch) -> N
     right = accuracy._numpy_compute
 
     def wrong(spec: OperatorSpec, arrays: tuple[object, ...]) -> object:
-        return right(spec, arrays) * 1.001  # type: ignore[arg-type]
+        return right(spec, arrays) * 1.001
 
     monkeypatch.setattr(accuracy, "_numpy_compute", wrong)
     report = ascend_ops.selftest("numpy")

@@ -7,7 +7,7 @@ TensorFlow is imported only by those who ask for it.
 
 from ascend_ops.accuracy import selftest
 from ascend_ops.errors import AscendOpsError, BuildMismatchError, LibraryError, ViolationError
-from ascend_ops.numpy_ops import sigmoid, sigmoid_grad
+from ascend_ops.numpy_ops import embedding_dense_grad, sigmoid, sigmoid_grad
 
 __version__ = "0.1.0"
 
@@ -17,6 +17,7 @@ __all__ = [
     "LibraryError",
     "ViolationError",
     "__version__",
+    "embedding_dense_grad",
     "selftest",
     "sigmoid",
     "sigmoid_grad",

@@ -41,6 +41,47 @@ def _elementwise(operator: str, inputs: list[NDArray[Any]], variant: str | None)
     return output
 
 
+def embedding_dense_grad(
+    grad: NDArray[Any],
+    indices: NDArray[np.integer[Any]],
+    num_weights: int,
+    *,
+    padding_idx: int | None = None,
+    scale_grad_by_freq: bool = False,
+    variant: str | None = None,
+) -> NDArray[Any]:
+    """The gradient of an embedding table: row i is the sum of the rows of `grad` looked up at i.
+
+    `grad` has the shape of `indices` and one axis more, the width; the result is
+    [num_weights, width] in the dtype of `grad`, summed in float32 in the order of the lookups.
+    The row `padding_idx` stays zero; with `scale_grad_by_freq` a row is divided by how often it
+    was looked up. IndexError for an index outside the table, before anything is written.
+    """
+    _check_dtype("embedding_dense_grad", grad)
+    if grad.shape[:-1] != indices.shape or grad.ndim == 0:
+        raise ValueError(
+            f"embedding_dense_grad: grad has shape {grad.shape}, which is not the shape of the "
+            f"indices, {indices.shape}, and a width"
+        )
+    flat = np.ascontiguousarray(indices, np.int64).ravel()
+    outside = np.flatnonzero((flat < 0) | (flat >= num_weights))
+    if outside.size:
+        raise IndexError(
+            f"embedding_dense_grad: index {flat[outside[0]]} at position {outside[0]} is outside "
+            f"the table of {num_weights} rows"
+        )
+    width = grad.shape[-1]
+    table = np.empty((num_weights, width), grad.dtype)
+    padding = -1 if padding_idx is None else padding_idx
+    load_library(variant).operators["embedding_dense_grad"].run(
+        [np.ascontiguousarray(grad), flat.astype(np.int32), table],
+        grad.dtype,
+        [flat.size, num_weights, width, padding, int(scale_grad_by_freq)],
+        _threads(table.size + grad.size),
+    )
+    return table
+
+
 def sigmoid(x: NDArray[Any], *, variant: str | None = None) -> NDArray[Any]:
     """1 / (1 + e^-x), elementwise: the shape and dtype of `x` (float32, float16 or bfloat16).
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ascend_ops.build_record import read_build_record
 
-Arrays = tuple[NDArray[Any], ...]
+# The arguments of a call: arrays, the first of which has the operator's dtype, and numbers.
+Arguments = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,24 @@ class Tolerance:
 class OperatorSpec:
     """An operator's own account of itself.
 
-    `reference` maps float64 inputs to the exact result in float64; `inputs` makes the arrays of
-    a case from its length, dtype and generator; `lengths` are the element counts worth testing.
+    `inputs` makes the arguments of a case from its length, dtype and generator, and `lengths` are
+    the lengths worth testing; `reference` maps the same arguments, floating-point arrays in
+    float64, to the exact result in float64. An elementwise operator takes arrays of one shape.
     """
 
     name: str
     reference: Callable[..., NDArray[np.float64]]
-    inputs: Callable[[int, np.dtype[Any], np.random.Generator], Arrays]
+    inputs: Callable[[int, np.dtype[Any], np.random.Generator], Arguments]
     lengths: tuple[int, ...]
     tolerances: dict[str, Tolerance]
+    elementwise: bool = True
+
+    def exact(self, arguments: Arguments) -> NDArray[np.float64]:
+        """The exact result for the arguments of a call, in float64."""
+        dtype = arguments[0].dtype
+        return self.reference(
+            *[a.astype(np.float64) if getattr(a, "dtype", None) == dtype else a for a in arguments]
+        )
 
 
 # Fraction bits and smallest normal exponent of each type (IEEE 754; bfloat16 has float's range).

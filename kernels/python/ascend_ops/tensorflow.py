@@ -59,11 +59,28 @@ def _sigmoid_grad_gradient(op: Any, grad: Any) -> tuple[Any, Any]:
     return (1 - 2 * y) * dy * grad, _ops.ascend_sigmoid_grad(y, grad)
 
 
+def _embedding_dense_grad_gradient(op: Any, table_grad_grad: Any) -> tuple[Any, None]:
+    """The operation is linear in grad: its derivative looks the incoming rows up again.
+
+    Rows that were dropped as padding, or divided by their frequency, pass on as much.
+    """
+    indices = op.inputs[1]
+    rows = tf.gather(table_grad_grad, indices)
+    if op.get_attr("scale_grad_by_freq"):
+        flat = tf.reshape(tf.cast(indices, tf.int32), [-1])
+        counts = tf.math.bincount(flat, minlength=op.get_attr("num_weights"))
+        times = tf.gather(counts, indices)
+        rows /= tf.cast(times, rows.dtype)[..., tf.newaxis]
+    kept = tf.not_equal(indices, tf.cast(op.get_attr("padding_idx"), indices.dtype))
+    return rows * tf.cast(kept, rows.dtype)[..., tf.newaxis], None
+
+
 def _register_gradients() -> None:
     """Registers once a process: TensorFlow refuses a second registration, also after a reload."""
     if not hasattr(_ops, _REGISTERED):
         tf.RegisterGradient("AscendSigmoid")(_sigmoid_gradient)
         tf.RegisterGradient("AscendSigmoidGrad")(_sigmoid_grad_gradient)
+        tf.RegisterGradient("AscendEmbeddingDenseGrad")(_embedding_dense_grad_gradient)
         setattr(_ops, _REGISTERED, True)
 
 
@@ -82,3 +99,27 @@ def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
 def sigmoid_grad(y: Any, dy: Any, name: str | None = None) -> tf.Tensor:
     """y · (1 − y) · dy, where `y` is the sigmoid's result; both of one shape and type."""
     return _ops.ascend_sigmoid_grad(y, dy, name=name)
+
+
+def embedding_dense_grad(
+    grad: Any,
+    indices: Any,
+    num_weights: int,
+    padding_idx: int | None = None,
+    scale_grad_by_freq: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """The gradient of an embedding table [num_weights, width]: sums of the rows of `grad` by index.
+
+    `grad` has the shape of `indices` (int32 or int64) and a last axis, the width. The row
+    `padding_idx` stays zero; with `scale_grad_by_freq` a row is divided by how often it was looked
+    up. InvalidArgumentError names the first index outside the table. Differentiable in `grad`.
+    """
+    return _ops.ascend_embedding_dense_grad(
+        grad,
+        indices,
+        num_weights=num_weights,
+        padding_idx=-1 if padding_idx is None else padding_idx,
+        scale_grad_by_freq=scale_grad_by_freq,
+        name=name,
+    )

@@ -76,6 +76,9 @@ class Checker {
         uint32_t write_time = 0;
         Clock read_time{};
     };
+    // The time of a new instruction on `pipe`. The scalar pipe issues it, so that it comes after
+    // all that the scalar pipe did.
+    uint32_t Issue(pipe_t pipe);
     uint64_t Locate(const void* address, uint64_t bytes, const char* instruction) const;
     void RequireWriteSeen(const Block& block, pipe_t pipe, const char* instruction,
                           const void* address) const;

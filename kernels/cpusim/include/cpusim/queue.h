@@ -203,6 +203,10 @@ class TPipe {
         return true;
     }
 
+    // An event id for the pair of pipes that nobody else uses. The emulator's flags are checked
+    // one by one, so that one id a pair of pipes is enough.
+    TEventID FetchEventID(HardEvent evt) { return static_cast<TEventID>(evt) % 8; }
+
    private:
     uint8_t* Take(uint64_t bytes) {
         cpusim::Core& core = cpusim::ThisCore();

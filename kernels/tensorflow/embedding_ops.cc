@@ -1,0 +1,144 @@
+// AscendEmbeddingDenseGrad for TensorFlow, on DEVICE_CPU. The name is not CANN's
+// EmbeddingDenseGrad, so that both can be loaded.
+#include <cstdint>
+#include <limits>
+
+#include "kernel_support.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace ascend_ops {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// What an element of the table or of the gradient costs a core.
+constexpr int64_t kCyclesASum = 2;
+
+Status EmbeddingShape(InferenceContext* context) {
+    int64_t rows = 0;
+    const Status status = context->GetAttr("num_weights", &rows);
+    if (!status.ok()) return status;
+    const ShapeHandle grad = context->input(0);
+    if (!context->RankKnown(grad)) {
+        context->set_output(0, context->Matrix(rows, InferenceContext::kUnknownDim));
+        return OkStatus();
+    }
+    if (context->Rank(grad) < 1) {
+        return InvalidArgument("AscendEmbeddingDenseGrad: grad must have a last axis, the width");
+    }
+    ShapeHandle lookups, merged;
+    const Status cut = context->Subshape(grad, 0, -1, &lookups);
+    if (!cut.ok()) return cut;
+    const Status same = context->Merge(lookups, context->input(1), &merged);
+    if (!same.ok()) return same;
+    context->set_output(0, context->MakeShape({context->MakeDim(rows), context->Dim(grad, -1)}));
+    return OkStatus();
+}
+
+REGISTER_OP("AscendEmbeddingDenseGrad")
+    .Input("grad: T")
+    .Input("indices: Tindices")
+    .Output("table_grad: T")
+    .Attr("T: {float, half, bfloat16}")
+    .Attr("Tindices: {int32, int64} = DT_INT32")
+    .Attr("num_weights: int >= 0")
+    .Attr("padding_idx: int = -1")
+    .Attr("scale_grad_by_freq: bool = false")
+    .SetShapeFn(EmbeddingShape)
+    .Doc("table_grad[indices[i]] += grad[i]; the row padding_idx stays zero. An index outside "
+         "[0, num_weights) is an InvalidArgument.");
+
+// The indices as the kernel takes them; the first one outside the table is an error.
+template <typename Index>
+Status NarrowIndices(const Tensor& indices, int64_t rows, Tensor* narrow) {
+    const auto from = indices.flat<Index>();
+    auto to = narrow->flat<int32_t>();
+    for (int64_t i = 0; i < from.size(); ++i) {
+        if (from(i) < 0 || from(i) >= rows) {
+            return InvalidArgument("AscendEmbeddingDenseGrad: index ", from(i), " at position ", i,
+                                   " is outside the table of ", rows, " rows");
+        }
+        to(i) = static_cast<int32_t>(from(i));
+    }
+    return OkStatus();
+}
+
+template <typename Index>
+class EmbeddingDenseGradOp : public OpKernel {
+   public:
+    explicit EmbeddingDenseGradOp(OpKernelConstruction* context)
+        : OpKernel(context), op_(FindOperator(context, "embedding_dense_grad")) {
+        OP_REQUIRES_OK(context, context->GetAttr("num_weights", &rows_));
+        OP_REQUIRES_OK(context, context->GetAttr("padding_idx", &padding_));
+        OP_REQUIRES_OK(context, context->GetAttr("scale_grad_by_freq", &scale_));
+        OP_REQUIRES(context, rows_ <= std::numeric_limits<int32_t>::max(),
+                    InvalidArgument("AscendEmbeddingDenseGrad: num_weights is ", rows_,
+                                    ", and at most 2147483647 rows are supported"));
+    }
+
+    void Compute(OpKernelContext* context) override {
+        const Tensor& grad = context->input(0);
+        const Tensor& indices = context->input(1);
+        OP_REQUIRES(context, Fits(grad, indices),
+                    InvalidArgument("AscendEmbeddingDenseGrad: grad has shape ",
+                                    grad.shape().DebugString(), " and indices have shape ",
+                                    indices.shape().DebugString(),
+                                    "; grad must have one more axis, the width"));
+        const int64_t width = grad.dim_size(grad.dims() - 1);
+        Tensor narrow;
+        OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_INT32, indices.shape(),
+                                                       &narrow));
+        OP_REQUIRES_OK(context, NarrowIndices<Index>(indices, rows_, &narrow));
+        Tensor* table = nullptr;
+        OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rows_, width}), &table));
+        const AscendProblem problem = {
+            AbiType(grad.dtype()),
+            {indices.NumElements(), rows_, width, padding_, scale_ ? 1 : 0}};
+        AscendPlan plan;
+        AscendError error;
+        OP_REQUIRES(context, op_->plan(&problem, &plan, &error) == ASCEND_OK,
+                    InvalidArgument(error.text));
+        if (plan.core_count == 0) return;
+        const AscendTensor tensors[] = {Operand(grad), Operand(narrow), Operand(*table), {}};
+        const int64_t sums = table->NumElements() + grad.NumElements();
+        OP_REQUIRES_OK(context, RunSharded(context, op_, problem, plan, tensors,
+                                           sums / plan.core_count * kCyclesASum));
+    }
+
+   private:
+    static bool Fits(const Tensor& grad, const Tensor& indices) {
+        if (grad.dims() != indices.dims() + 1) return false;
+        for (int axis = 0; axis < indices.dims(); ++axis) {
+            if (grad.dim_size(axis) != indices.dim_size(axis)) return false;
+        }
+        return true;
+    }
+
+    const AscendOperator* const op_;
+    int64_t rows_ = 0;
+    int64_t padding_ = -1;
+    bool scale_ = false;
+};
+
+#define ASCEND_REGISTER_EMBEDDING(type, index)                              \
+    REGISTER_KERNEL_BUILDER(Name("AscendEmbeddingDenseGrad")                \
+                                .Device(tensorflow::DEVICE_CPU)             \
+                                .TypeConstraint<type>("T")                  \
+                                .TypeConstraint<index>("Tindices"),         \
+                            EmbeddingDenseGradOp<index>)
+
+ASCEND_REGISTER_EMBEDDING(float, int32_t);
+ASCEND_REGISTER_EMBEDDING(Eigen::half, int32_t);
+ASCEND_REGISTER_EMBEDDING(tensorflow::bfloat16, int32_t);
+ASCEND_REGISTER_EMBEDDING(float, int64_t);
+ASCEND_REGISTER_EMBEDDING(Eigen::half, int64_t);
+ASCEND_REGISTER_EMBEDDING(tensorflow::bfloat16, int64_t);
+
+}  // namespace ascend_ops
