@@ -90,7 +90,7 @@ def write_report(
 
 
 def _prune(session: Session, rollout: deploy.Rollout) -> None:
-    from opsctl.commands.prune import disposable
+    from opsctl.retention import disposable
 
     retention = rollout.scene.project.service.retention
     for name in disposable(session.read, retention.releases):

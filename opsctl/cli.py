@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from opsctl import __version__
 from opsctl.console import Console
-from opsctl.errors import ConfigError, Interrupted, OpsctlError
+from opsctl.errors import Interrupted, OpsctlError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from opsctl.config.settings import Project
 
 INTERNAL_ERROR = 1
 SIGINT_EXIT = 130
@@ -65,35 +62,13 @@ def _failed(arguments: argparse.Namespace, console: Console, error: OpsctlError)
 
 def _serving(arguments: argparse.Namespace) -> str | None:
     """What serves, as the last word of a failed command; it must never fail itself."""
+    from opsctl.cli_commands import load_project
     from opsctl.commands.rollout import serving_release
 
     try:
         return serving_release(load_project(arguments))
     except OpsctlError:
         return None
-
-
-def load_project(arguments: argparse.Namespace) -> Project:
-    """The project that the global options choose."""
-    from pathlib import Path
-
-    from opsctl.config.load import load
-
-    return load(
-        Path(arguments.config) if arguments.config else None,
-        environment=arguments.environment,
-        service=arguments.service,
-    )
-
-
-def usage_error(message: str) -> NoReturn:
-    """Refuse a command line."""
-    raise ConfigError(message, next_step="See: opsctl --help")
-
-
-def show_version() -> str:
-    """The version line."""
-    return f"opsctl {__version__}"
 
 
 if __name__ == "__main__":

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from opsctl.cli import load_project, show_version, usage_error
 from opsctl.commands.outcome import Outcome, simple
+from opsctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opsctl.config.settings import Project
     from opsctl.console import Console
     from opsctl.session import Options
 
     Command = Callable[[argparse.Namespace, Console], Outcome | None]
+
+
+def load_project(arguments: argparse.Namespace) -> Project:
+    """The project that the global options choose."""
+    from pathlib import Path
+
+    from opsctl.config.load import load
+
+    return load(
+        Path(arguments.config) if arguments.config else None,
+        environment=arguments.environment,
+        service=arguments.service,
+    )
+
+
+def usage_error(message: str) -> NoReturn:
+    """Refuse a command line."""
+    raise ConfigError(message, next_step="See: opsctl --help")
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -194,7 +213,7 @@ def _completion(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _version(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl import __version__
 
-    return simple("ok", show_version(), version=__version__)
+    return simple("ok", f"opsctl {__version__}", version=__version__)
 
 
 COMMANDS: dict[str, Command] = {
