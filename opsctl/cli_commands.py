@@ -48,9 +48,7 @@ def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
 
     from opsctl.scaffold import write_project
 
-    directory = Path(arguments.directory)
-    name = arguments.name or directory.resolve().name
-    written = write_project(directory, name)
+    written = write_project(Path(arguments.directory), arguments.name)
     lines = [f"wrote {path}" for path in written]
     text = "\n".join([*lines, "next: opsctl deploy"])
     return simple("written", text, files=[str(path) for path in written])

@@ -82,7 +82,12 @@ class Console:
     def error(self, error: OpsctlError) -> None:
         """An error: what, why, next step."""
         self._stop_live()
-        self._annotate("error", str(error))
+        places = getattr(error, "problems", ())
+        for problem in places:
+            where = f" file={problem.file},line={problem.line},"
+            self._annotate("error", f"{problem.key}: {problem.what}", where)
+        if not places:
+            self._annotate("error", str(error))
         if self.output != "ndjson":
             self._line(f"error: {self.clean(str(error))}")
 
@@ -115,10 +120,10 @@ class Console:
             self._live.clear()
         print(text, file=self.err, flush=True)
 
-    def _annotate(self, level: str, text: str) -> None:
+    def _annotate(self, level: str, text: str, where: str = " ") -> None:
         if self.github:
             safe = self.clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-            print(f"::{level} title=opsctl::{safe}", file=self.err, flush=True)
+            print(f"::{level}{where}title=opsctl::{safe}", file=self.err, flush=True)
 
     def _json(self, data: Mapping[str, Any], indent: int | None = None) -> None:
         print(

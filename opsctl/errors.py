@@ -2,6 +2,7 @@
 
     OpsctlError                   1   internal error
     ├── ConfigError               2   usage or configuration wrong; nothing touched
+    │   └── ConfigFileError       2   … with file, line and key (opsctl.config.problems)
     ├── PreflightRefused          4   preflight or policy refused; nothing touched
     ├── BuildFailed               5   build failed; nothing touched
     ├── CandidateFailed          10   the candidate did not start, or died
