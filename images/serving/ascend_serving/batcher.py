@@ -31,6 +31,9 @@ Run = Callable[[Hashable, Arrays], dict[str, Array]]
 Observe = Callable[[int, float], None]
 
 
+_STOPPED = "the service has stopped"
+
+
 @dataclass(frozen=True)
 class BatchLimits:
     """`max_batch` and `max_queue` count instances; `workers` is how many batches run at once."""
@@ -75,6 +78,7 @@ class Batcher:
         self._pool = ThreadPoolExecutor(limits.workers, thread_name_prefix="batch")
         self._pump_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self.queued = 0  # instances that wait
 
     async def submit(self, lane: Hashable, inputs: Arrays, size: int) -> dict[str, Array]:
@@ -83,6 +87,8 @@ class Batcher:
         Raises `Unavailable` when the queue is full, and what `run` raises.
         """
         limits = self._limits
+        if self._is_closed:
+            raise Unavailable(_STOPPED)
         # A request larger than the whole queue is let in when it is alone, or it could never be.
         if self.queued and self.queued + size > limits.max_queue:
             raise Unavailable(
@@ -114,10 +120,11 @@ class Batcher:
 
     def close(self) -> None:
         """Refuses what waits or runs, and lets the worker threads end; does not wait for them."""
+        self._is_closed = True
         running = (batch.works for batch in self._running.values())
         for work in itertools.chain(*self._lanes.values(), *running):
             if not work.future.done():
-                work.future.set_exception(Unavailable("the service has stopped"))
+                work.future.set_exception(Unavailable(_STOPPED))
         self._lanes.clear()
         self.queued = 0
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -10,11 +10,9 @@ Each blocking call releases the GIL (ctypes does so), so several threads can run
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascend_serving import tfproto
+from ascend_serving.native_stderr import mute_native_stderr
 
 Array = NDArray[Any]
 
@@ -276,22 +275,8 @@ def _open_first(folder: Path, names: Sequence[str]) -> ctypes.CDLL:
     # Local, never global: libtensorflow_cc carries its own copy of the SSL functions, and made
     # global they take the place of OpenSSL's in Python's hashlib, which then crashes. A custom-op
     # library names libtensorflow_framework as its dependency, so it needs no global symbols.
-    with _muted_stderr():
+    with mute_native_stderr():
         return ctypes.CDLL(str(present[0]), mode=ctypes.RTLD_LOCAL)
-
-
-@contextlib.contextmanager
-def _muted_stderr() -> Iterator[None]:
-    """Keeps the lines that TensorFlow prints while it is loaded (no log level stops them) off
-    the service's log. File descriptor 2 only: Python's own stderr may be another."""
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _find_function(libraries: Sequence[ctypes.CDLL], name: str) -> Any:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ascend_serving.artifact import hash_artifact
 from ascend_serving.errors import OpLibraryError, StartError, UsageError
+from ascend_serving.native_stderr import mute_native_stderr
 from ascend_serving.sensor_data import CHANNELS, FAULTS, NORMAL, STEPS, Windows, generate
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class TrainOptions:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code; a summary goes to stdout as JSON."""
     options = _read_options(argv)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Fatal only: the graph optimiser calls attributes that it does not know an error.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         summary = make_model(options)
     except StartError as error:
@@ -73,9 +75,10 @@ def make_model(options: TrainOptions) -> dict[str, Any]:
     """Trains, exports and writes everything; what stands in model.json. Raises `StartError`."""
     folder = _make_folder(options)
     # TensorFlow's import takes seconds: not before the options are known to be right.
-    import tensorflow as tf
+    with mute_native_stderr():
+        import tensorflow as tf
 
-    from ascend_serving import network
+        from ascend_serving import network
 
     activation = _find_activation(options)
     splits = {

@@ -227,6 +227,20 @@ def test_a_full_batch_does_not_wait_for_the_timeout():
     assert run(Model(), BatchLimits(batch_timeout_s=5), scenario) < 1.0
 
 
+def test_a_closed_batcher_refuses_what_runs_what_waits_and_what_comes():
+    gate = threading.Event()
+
+    async def scenario(batcher):
+        asks = [asyncio.ensure_future(ask(batcher, 1.0)) for _ in range(2)]
+        await settle()
+        batcher.close()
+        gate.set()
+        return await asyncio.gather(*asks, ask(batcher, 3.0), return_exceptions=True)
+
+    errors = run(Model(gate), BatchLimits(workers=1, max_batch=1), scenario)
+    assert [type(error) for error in errors] == [Unavailable] * 3
+
+
 def test_the_age_of_stuck_work_is_known():
     gate = threading.Event()
 
