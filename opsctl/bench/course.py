@@ -22,9 +22,6 @@ Interrupt = Callable[[], None]
 PROGRESS_S = 5.0
 """How often progress is told."""
 
-FIRST_DEPLOY_REQUESTS = 1000
-"""Requests of each batch size that judge absolute limits when there is no baseline."""
-
 
 @dataclass(frozen=True)
 class Steering:
@@ -68,9 +65,14 @@ class GateCourse:
         return time.monotonic() - self.started
 
     def next_size(self) -> int:
-        """Open batch sizes get equal time of the device: the chance of each is 1 / its cost."""
-        costs = self.steering.costs
-        sizes = tuple(costs) if self.single else self.judge.open_sizes()
+        """Open batch sizes get equal time of the device: the chance of each is 1 / its cost.
+
+        Without a baseline the size with the fewest requests is next.
+        """
+        if self.single:
+            counts = self.limits.requests  # each size needs as many, so the poorest is next
+            return min(counts, key=lambda size: counts[size])
+        costs, sizes = self.steering.costs, self.judge.open_sizes()
         return self.random.choices(sizes, [1.0 / costs[size] for size in sizes])[0]
 
     def rate(self) -> float:
@@ -111,7 +113,7 @@ class GateCourse:
     def _enough(self) -> bool:
         """Whether a gate without a baseline has all the requests it plans to judge."""
         counts = self.limits.requests.values()
-        return self.single and all(count >= FIRST_DEPLOY_REQUESTS for count in counts)
+        return self.single and all(count >= self.request.gate.min_pairs for count in counts)
 
     def close(self) -> None:
         """The last look when the time is over."""
