@@ -50,14 +50,14 @@ class Steering:
         wanted, runners = plans(state), self._fleet.runners
         percents = _percents(state)
         serving = {name for name, plan in wanted.items() if plan.role == "serving"}
-        carrying = [server for server in servers.values() if server.release in percents]
+        carrying = {server.release for server in servers.values() if server.weight > 0}
         return (
             set(wanted) == set(runners)
             and all(runner.ready and not runner.came_back for runner in runners.values())
             and percents == memory.percents
             and (self._balancer.up or not serving)
             and serving == set(servers)
-            and all(server.weight > 0 for server in carrying)
+            and carrying == set(percents)
         )
 
     def _ordered(self) -> DesiredState:

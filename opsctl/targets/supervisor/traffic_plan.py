@@ -62,19 +62,23 @@ def placed(
         release: _carriers([m for m in members if m.release == release]) for release in percents
     }
     counts = {release: len(names) for release, names in carriers.items() if names}
-    weights = server_weights({r: p for r, p in percents.items() if r in counts}, counts)
+    each = server_weights({r: p for r, p in percents.items() if r in counts}, counts)
+    weights = {
+        name: weight
+        for release, values in each.items()
+        for name, weight in zip(carriers[release], values, strict=True)
+    }
     servers = {}
     for member in members:
         server = member.server
-        carries = server.name in carriers.get(member.release, ())
         before = present.get(server.name, server)
         off = percents.get(member.release, 0) == 0 and (before.maint or before.weight > 0)
-        weight = weights[member.release] if carries else 0
+        weight = weights.get(server.name, 0)
         servers[server.name] = dataclasses.replace(server, weight=weight, maint=off)
     return servers
 
 
-def _carriers(members: Collection[Member]) -> set[str]:
-    """Names of the replicas that carry a release's traffic."""
+def _carriers(members: Collection[Member]) -> list[str]:
+    """Names of the replicas that carry a release's traffic, in order."""
     best = [m for m in members if m.ready and m.wanted] or [m for m in members if m.ready]
-    return {member.server.name for member in best or members}
+    return sorted(member.server.name for member in best or members)
