@@ -99,7 +99,13 @@ class ScriptedTarget:
         return iter(self.log[-lines:])
 
     def run_in(
-        self, release: str, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+        self,
+        release: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_s: float,
+        interrupt: Callable[[], None] | None = None,
     ) -> CommandResult:
         self.ran.append(argv)
         return self.command(argv)
