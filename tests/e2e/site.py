@@ -90,16 +90,20 @@ class Site:
         self.changes += 1
         self.project.change(candidate, self.changes)
 
-    def change_to_code(self) -> None:
-        """Change the application's files in a harmless way."""
-        self.change(Candidate("code"))
-
     def begin(self, *arguments: str, **env: str) -> Began:
         """Start a command and go on."""
         log = self.home / f"command-{len(self.began)}.log"
         process = self.opsctl.spawn(log, *arguments, **env)
         self.began.append(process)
         return Began(process, log)
+
+    def begin_deploy(self, candidate: Candidate | None = None) -> Began:
+        """Start a deploy and return when its rollout stands in the journal."""
+        before = len(self.records())
+        self.change(candidate or Candidate("code"))
+        began = self.begin("deploy")
+        wait_until(lambda: len(self.records()) > before, "the rollout was opened", SETTLE_MAX_S)
+        return began
 
     # ------------------------------------------------------------------ what is there
 
@@ -130,6 +134,12 @@ class Site:
                     found.append(json.loads(line))
         return found
 
+    def newest_records(self) -> list[dict[str, Any]]:
+        """The newest rollout's lines of the journal."""
+        records = self.records()
+        opened = [i for i, record in enumerate(records) if record["kind"] == "opened"]
+        return records[opened[-1] :] if opened else []
+
     def report(self, result: Result) -> dict[str, Any]:
         """The JSON report of the rollout that `result` ended."""
         path = self.state / "reports" / f"{result.data['rollout']:04d}.json"
@@ -156,12 +166,28 @@ class Site:
         """Wait until the journal's newest rollout has a record of `kind`, of step `step`."""
 
         def is_there() -> bool:
-            records = self.records()
-            opened = [i for i, record in enumerate(records) if record["kind"] == "opened"]
-            newest = records[opened[-1] :] if opened else []
-            return any(r["kind"] == kind and step in ("", step_of(r)) for r in newest)
+            records = self.newest_records()
+            return any(r["kind"] == kind and step in ("", step_of(r)) for r in records)
 
         wait_until(is_there, f"the journal has {kind} {step}", SETTLE_MAX_S)
+
+    def wait_for_traffic(self, release: str) -> None:
+        """Wait until users' traffic goes to `release`."""
+
+        def flows() -> bool:
+            observed = self.status()["observed"]
+            return bool(observed and observed["weights"].get(release))
+
+        wait_until(flows, f"{release} has traffic", SETTLE_MAX_S)
+
+    def wait_for_beginnings(self, step: str, count: int) -> None:
+        """Wait until the newest rollout began `step` `count` times."""
+
+        def are_there() -> bool:
+            begun = [step_of(r) for r in self.newest_records() if r["kind"] == "began"]
+            return begun.count(step) >= count
+
+        wait_until(are_there, f"{step} began {count} times", SETTLE_MAX_S)
 
     @contextlib.contextmanager
     def users(self, rate: float = 100.0, *, failures: int = 0) -> Iterator[Users]:

@@ -123,9 +123,8 @@ def test_a_damaged_journal_of_an_open_rollout_gives_no_traffic_to_the_candidate(
     stages = {"stages": [{"weight": 20, "hold_s": 60}]}
     site = make_site(quick(strategy=stages))
     site.good("deploy")
-    site.change_to_code()
     with site.users() as users:
-        deploy = site.begin("deploy")
+        deploy = site.begin_deploy()
         site.wait_for_record("began", "shift-20")
         deploy.kill()
         flip_a_bit(site.state / "journal")

@@ -1,0 +1,157 @@
+"""abort, pause, resume and approve from another terminal, in every kind of step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.apps.project import Candidate
+from tests.e2e.site import Site, merged, new_site, quick
+
+LONG_S = 120
+"""A step that lasts this long is interrupted by the test, or the test fails."""
+
+HEALTH = {"tries": 2400, "interval_s": 0.05}
+SLOW_SMOKE = {"smoke": [{"name": "takes its time", "run": ["sleep", "100"], "timeout_s": LONG_S}]}
+LONG_GATE = {
+    "gate": {"enabled": True, "budget_s": LONG_S, "min_pairs": 5_000, "confirm": False},
+    "strategy": {"step_timeout_s": 300},
+}
+LONG_SHIFT = {"strategy": {"stages": [{"weight": 20, "hold_s": LONG_S}]}}
+LONG_PROMOTE = {"strategy": {"promote_hold_s": LONG_S}}
+APPROVAL = {"strategy": {"stages": [{"weight": 20, "hold_s": 0.2}], "promote_approval": True}}
+
+STEPS: tuple[tuple[str, Candidate, Mapping[str, Any]], ...] = (
+    ("start", Candidate("hangs", fault={"hang_at_start": True}), {"health": HEALTH}),
+    ("smoke", Candidate("code"), SLOW_SMOKE),
+    ("gate", Candidate("code"), LONG_GATE),
+    ("shift-20", Candidate("code"), LONG_SHIFT),
+    ("promote", Candidate("code"), LONG_PROMOTE),
+)
+
+
+@pytest.fixture(scope="module")
+def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A service whose options change from test to test."""
+    site = new_site(tmp_path_factory.mktemp("crossing"), quick())
+    site.good("deploy")
+    yield site
+    site.close()
+
+
+def with_options(site: Site, **service: Any) -> Site:
+    """The same service, with other settings from now on."""
+    overrides = merged(quick().overrides, service)
+    options = replace(site.project.options, overrides=overrides)
+    site.project = replace(site.project, options=options)
+    return site
+
+
+@pytest.mark.parametrize(("step", "candidate", "service"), STEPS, ids=[s[0] for s in STEPS])
+def test_pause_then_resume_then_abort_from_another_terminal(
+    crossing: Site, step: str, candidate: Candidate, service: Mapping[str, Any]
+) -> None:
+    site = with_options(crossing, **service)
+    old = site.serving
+    assert old is not None
+    before = site.pids(old)
+    with site.users():
+        first = site.begin_deploy(candidate)
+        site.wait_for_record("began", step)
+        site.good("pause", "--reason", "lunch")
+        assert first.end() == 20, first.output
+        assert site.status()["rollout"]["paused"] is True
+        assert site.status()["holder"] is None
+        second = site.begin("resume")
+        site.wait_for_beginnings(step, 2)
+        done = site.good("abort", "--reason", "enough")
+        assert second.end() == 23, second.output
+    assert (done.data["outcome"], done.data["serving_release"]) == ("aborted", old)
+    assert second.data["outcome"] == "aborted"
+    assert "abort by" in second.data["reason"]
+    assert "enough" in second.data["reason"]
+    assert site.pids(old) == before
+    assert site.pids(str(second.data["release"])) == {}
+    assert site.answers(10) == {old: 10}
+    assert site.status()["rollout"] is None
+
+
+def test_abort_of_a_rollout_that_waits_for_approval_is_done_by_the_one_who_asks(
+    crossing: Site,
+) -> None:
+    site = with_options(crossing, **APPROVAL)
+    old = site.serving
+    with site.users():
+        assert site.deploy().exit_code == 20
+        assert site.run("abort").data["outcome"] == "aborted"
+    assert site.serving == old
+    assert site.run("abort").data["outcome"] == "nothing_to_abort"
+    assert site.run("pause").data["outcome"] == "nothing_to_pause"
+    assert site.run("approve").exit_code == 2
+
+
+def test_a_paused_rollout_goes_on_with_resume_to_its_end(crossing: Site) -> None:
+    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 3}]})
+    with site.users():
+        deploy = site.begin_deploy()
+        site.wait_for_record("began", "shift-20")
+        site.good("pause")
+        assert deploy.end() == 20
+        result = site.run("resume")
+    assert (result.exit_code, result.data["outcome"]) == (0, "deployed")
+    assert site.answers(10) == {str(result.data["release"]): 10}
+
+
+def test_rollback_of_an_open_rollout_takes_its_candidate_back(crossing: Site) -> None:
+    site = with_options(crossing, **LONG_SHIFT)
+    old = site.serving
+    with site.users():
+        deploy = site.begin_deploy()
+        site.wait_for_record("began", "shift-20")
+        back = site.good("rollback")
+        assert deploy.end() == 23
+    assert back.data["serving_release"] == site.serving == old
+
+
+def test_wait_ends_with_the_exit_code_of_the_rollout_it_waits_for(crossing: Site) -> None:
+    site = with_options(crossing, **LONG_SHIFT)
+    deploy = site.begin_deploy()
+    site.wait_for_record("began", "shift-20")
+    late = site.run("wait", "--timeout", "0.5")
+    assert late.exit_code == 24
+    waiting = site.begin("wait")
+    site.good("abort")
+    assert (deploy.end(), waiting.end()) == (23, 23)
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("INT", 130), ("TERM", 143)])
+def test_a_signal_takes_the_candidate_off_at_once_and_resume_goes_on(
+    crossing: Site, signal_name: str, code: int
+) -> None:
+    import signal
+
+    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 2}]})
+    old = site.serving
+    with site.users():
+        deploy = site.begin_deploy()
+        site.wait_for_record("began", "shift-20")
+        deploy.signal(signal.Signals[f"SIG{signal_name}"])
+        assert deploy.end() == code, deploy.output
+        assert site.answers(20) == {old: 20}
+        assert "opsctl resume" in deploy.output
+        result = site.run("resume")
+    assert (result.exit_code, result.data["outcome"]) == (0, "deployed")
+    assert site.serving == result.data["release"]
+
+
+def test_a_time_limit_leaves_the_rollout_safe_and_resume_ends_it(crossing: Site) -> None:
+    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 8}]})
+    old = site.serving
+    with site.users():
+        result = site.deploy(None, "--timeout", "6")
+        assert result.exit_code == 24, result.stderr
+        assert site.answers(20) == {old: 20}
+        assert site.good("resume").data["outcome"] == "deployed"
