@@ -88,6 +88,10 @@ class House:
             Guard(state if safe is None else safe, **guard),
         )
 
+    def state(self, replicas: int, **share: Any) -> DesiredState:
+        """A state with one release without traffic."""
+        return DesiredState((Share("r1", replicas, 0, **share),))
+
     def converge(self, *shares: Share, timeout_s: float = 20.0, **more: Any) -> Observed:
         """Order a state and stay in charge until it is reached."""
         self.apply(*shares, **more)

@@ -184,9 +184,7 @@ HEALTHY = Replica("r2-1", "r2", "serving", "ready")
 
 def test_the_guard_acts_when_the_lease_is_older_than_allowed() -> None:
     assert guarding.lease_reason(SAFE, 4.0) == ""
-    assert guarding.lease_reason(SAFE, 4.1) == (
-        "nobody has been in charge for 4.1 s (limit 4 s)"
-    )
+    assert guarding.lease_reason(SAFE, 4.1) == ("nobody has been in charge for 4.1 s (limit 4 s)")
     assert guarding.lease_reason(Guard(DesiredState(), unattended=True), 9e9) == ""
 
 

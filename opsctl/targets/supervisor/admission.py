@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Stamp
+from opsctl.targets.supervisor import haproxy_binary, ports, tls
 from opsctl.targets.supervisor import launch as launching
-from opsctl.targets.supervisor import ports, tls
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
 
@@ -28,7 +26,7 @@ def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -
         launching.load(layout, share.release)
     if not any(share.role == "serving" for share in state.shares):
         return
-    if shutil.which(settings.haproxy) is None:
+    if haproxy_binary.find(settings.haproxy) is None:
         raise TargetUnreachable(
             f"cannot find {settings.haproxy}",
             next_step="Install HAProxy 2.5 or newer (Debian: apt-get install haproxy),"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opsctl import shell
 from opsctl.errors import TargetUnreachable
-from opsctl.targets.supervisor import procfs, runtime_api
+from opsctl.targets.supervisor import haproxy_binary, procfs, runtime_api
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, Layout
 from opsctl.targets.supervisor.log_tail import last_lines
@@ -60,7 +60,7 @@ class HaproxyProcess:
 
     def check(self, haproxy: str, config_name: str) -> None:
         """Have HAProxy read a configuration. Raises TargetUnreachable when it refuses."""
-        argv = [haproxy, "-c", "-q", "-f", config_name]
+        argv = [haproxy_binary.find(haproxy) or haproxy, "-c", "-q", "-f", config_name]
         done = shell.run(argv, timeout_s=START_LIMIT_S, cwd=self._layout.run, env=self._env)
         if not done.ok:
             raise TargetUnreachable("HAProxy refuses its new settings", why=done.why)
@@ -72,7 +72,8 @@ class HaproxyProcess:
         """
         old = self._process if self.up else None
         more = ["-x", ADMIN_SOCKET_NAME, "-sf", str(old.pid)] if old else []
-        process = self._spawn([haproxy, "-db", "-f", self._layout.haproxy_config.name, *more])
+        program = haproxy_binary.find(haproxy) or haproxy
+        process = self._spawn([program, "-db", "-f", self._layout.haproxy_config.name, *more])
         await self._answers(process)
         self._process = process
         with contextlib.suppress(OSError):

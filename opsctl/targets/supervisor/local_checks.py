@@ -11,7 +11,7 @@ from opsctl import shell
 from opsctl.config.settings import Project
 from opsctl.model import DesiredState, Finding
 from opsctl.ports import port_holder
-from opsctl.targets.supervisor import offline, ports, procfs
+from opsctl.targets.supervisor import haproxy_binary, offline, ports, procfs
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
 
@@ -37,7 +37,9 @@ def preflight(
 
 
 def _balancer(settings: RunSettings) -> Finding:
-    done = shell.run([settings.haproxy, "-v"], timeout_s=10)
+    done = shell.run(
+        [haproxy_binary.find(settings.haproxy) or settings.haproxy, "-v"], timeout_s=10
+    )
     found = re.search(r"version (\d+)\.(\d+)[^\s-]*", done.stdout)
     if not done.ok or not found:
         return Finding(

@@ -1,0 +1,77 @@
+"""What the contract tests ask of a target's stage: the same for processes, Docker, Kubernetes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from opsctl.model import DesiredState, Guard, Observed, Share, Stamp
+from opsctl.targets.target import Target
+
+
+class Stage(Protocol):
+    """A place where one service of the test application can run."""
+
+    @property
+    def target(self) -> Target:
+        """The target under test."""
+
+    def release(self, name: str, **env: str) -> str:
+        """Make a release of the test application known, with variables for its behaviour."""
+
+    def ask(self, path: str = "/", body: str = "{}") -> tuple[int, str]:
+        """POST at the front door: status, and the release that answered (header)."""
+
+    def kill_a_replica(self, release: str) -> None:
+        """SIGKILL for one replica of a release."""
+
+    def left_over(self) -> list[str]:
+        """What of the service still runs or lies about on the target after `down`."""
+
+
+class Holder:
+    """Somebody who orders states, with growing stamps, and stays in charge while waiting."""
+
+    def __init__(self, stage: Stage, epoch: int = 1) -> None:
+        self.stage = stage
+        self.target = stage.target
+        self.epoch = epoch
+        self.sequence = 0
+
+    def apply(self, *shares: Share, safe: DesiredState | None = None, **guard: Any) -> Stamp:
+        self.sequence += 1
+        state = DesiredState(shares)
+        stamp = Stamp(self.epoch, self.sequence, f"hash-{self.sequence}")
+        self.target.apply(state, stamp, Guard(safe or state, **guard))
+        return stamp
+
+    def converge(self, *shares: Share, timeout_s: float = 60.0, **guard: Any) -> Observed:
+        self.apply(*shares, **guard)
+        return self.wait(lambda seen: seen.converged, timeout_s)
+
+    def wait(
+        self,
+        condition: Callable[[Observed], object],
+        timeout_s: float = 60.0,
+        *,
+        renew: bool = True,
+    ) -> Observed:
+        limit = time.monotonic() + timeout_s
+        while True:
+            seen = self.target.observe()
+            if condition(seen):
+                return seen
+            assert time.monotonic() < limit, f"never came true: {seen}"
+            if renew:
+                self.target.renew(self.epoch)
+            time.sleep(0.05)
+
+    def answers(self, count: int) -> dict[str, int]:
+        """How many of `count` requests each release answered; all must succeed."""
+        found: dict[str, int] = {}
+        for _ in range(count):
+            status, release = self.stage.ask()
+            assert status == 200
+            found[release] = found.get(release, 0) + 1
+        return found
