@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +59,8 @@ def keep(project: Project, wanted: bool) -> None:
 
     Raises TargetUnreachable when it is wanted and the machine offers no way.
     """
+    import shutil  # costs `status` a third of its time
+
     entry = BootEntry.of(project)
     if SYSTEMD_RUNS.is_dir():
         _keep_unit(entry, wanted)

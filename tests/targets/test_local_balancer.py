@@ -153,6 +153,18 @@ def test_port_auto_is_the_first_free_one_and_is_remembered(house: House) -> None
     assert house.target.front_door().port == port
 
 
+def test_two_services_that_start_at_once_get_a_port_each(make_house: Make) -> None:
+    """Both find the same first free port; the one that comes second takes the next."""
+    houses = [make_house("one"), make_house("two"), make_house("three")]
+    for house in houses:
+        house.release("r1")
+        house.apply(Share("r1", 1, 100))
+    for house in houses:
+        house.wait(lambda seen: seen.converged)
+        assert house.ask()[:2] == (200, "r1")
+    assert len({house.target.front_door().port for house in houses}) == 3
+
+
 def test_changed_settings_reload_the_balancer_without_a_failed_request(house: House) -> None:
     house.release("r1")
     house.converge(Share("r1", 2, 100))

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from opsctl.errors import TargetUnreachable
+from opsctl.errors import OpsctlError, TargetUnreachable
+from opsctl.targets.supervisor import wire
 from opsctl.targets.supervisor.core import Supervisor, started
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.server import serve
@@ -51,7 +52,10 @@ def main() -> int:
 
 
 def _locked(layout: Layout) -> TextIO | None:
-    """The lock that makes this the only supervisor; None when another one lives."""
+    """The lock that makes this the only supervisor; None when another one lives.
+
+    One that answers is there to stay: waiting for it would begin the service anew after its end.
+    """
     lock = layout.lock_file.open("w")
     limit = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -59,10 +63,18 @@ def _locked(layout: Layout) -> TextIO | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError:
-            if time.monotonic() > limit:
+            if time.monotonic() > limit or _answers(layout):
                 lock.close()
                 return None
             time.sleep(0.05)
+
+
+def _answers(layout: Layout) -> bool:
+    try:
+        wire.call(layout, {"call": "hello"})
+    except OpsctlError:
+        return False
+    return True
 
 
 async def _run(layout: Layout) -> int:

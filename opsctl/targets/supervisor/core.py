@@ -165,7 +165,9 @@ class Supervisor:
         admission.refuse_older(stamp, memory.stamp)
         admission.refuse_unready(state, settings, self._layout)
         current = self._balancer.port if self._balancer.up else 0
-        memory.front_port = admission.front_port(settings, current, memory.front_port)
+        port = admission.front_port(settings, current, memory.front_port)
+        memory.front_opened = memory.front_opened and port == memory.front_port
+        memory.front_port = port
         self._store.order(state, stamp, guard, settings)
         self._guard.begin(guard, self._counter.ledger)
         self._fleet.rename(settings.service, settings.environment)

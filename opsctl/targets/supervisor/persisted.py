@@ -37,6 +37,8 @@ class Persisted:
     retired: list[str] = field(default_factory=list)
     """Releases whose retire_at has come; kept as clocks can be set back."""
     front_port: int = 0
+    front_opened: bool = False
+    """Whether users can know the port: from then on it is kept."""
     trial: dict[str, int] = field(default_factory=dict)
     """Counters of the release on trial when it was left unattended."""
     replicas: list[dict[str, Any]] = field(default_factory=list)

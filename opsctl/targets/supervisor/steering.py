@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState
+from opsctl.targets.supervisor import ports
 from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.fleet import Fleet, plans
@@ -77,8 +79,21 @@ class Steering:
     async def _keep_balancer(self, state: DesiredState) -> None:
         settings = self._store.memory.settings
         serving = any(share.role == "serving" for share in state.shares)
-        if settings is not None and (serving or self._balancer.up):
-            await self._balancer.ensure_up(settings, self._store.memory.front_port)
+        if settings is None or not (serving or self._balancer.up):
+            return
+        memory = self._store.memory
+        try:
+            await self._balancer.ensure_up(settings, memory.front_port)
+        except TargetUnreachable:
+            if settings.port or memory.front_opened or ports.is_free(memory.front_port):
+                raise
+            # Another service took the first free port between our look and our start.
+            memory.front_port = ports.choose_front(settings.host)
+            self._store.touch()
+            await self._balancer.ensure_up(settings, memory.front_port)
+        if not memory.front_opened:
+            memory.front_opened = True
+            self._store.touch()
 
     async def _take_out_strays(self) -> None:
         """Servers without a replica go, and one that came back on another port joins anew."""
