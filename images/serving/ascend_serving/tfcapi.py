@@ -4,8 +4,9 @@ Why not `import tensorflow`: a service that only runs a SavedModel needs none of
 two cores with tensorflow-cpu 2.21.0: 0.55 s from exec to a loaded model instead of 3.6 s, and
 320 MB resident instead of 560 MB. The functions used here are declared stable by TensorFlow.
 
-Each blocking call releases the GIL (ctypes does so), so several threads can run batches at once;
-`TF_SessionRun` is safe to call concurrently.
+The few calls that take long release the GIL, so several threads can run batches at once
+(`TF_SessionRun` is safe to call concurrently). The many short ones keep it: a worker that gives
+the GIL up some twenty times a batch has to wait for a busy event loop as many times.
 """
 
 from __future__ import annotations
@@ -113,6 +114,12 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "TF_StringDealloc": (None, (_P,)),
     "TF_StringGetDataPointer": (_P, (_P,)),
     "TF_StringGetSize": (_SIZE, (_P,)),
+}
+_LONG_CALLS = {
+    "TF_LoadLibrary",
+    "TF_LoadSessionFromSavedModel",
+    "TF_CloseSession",
+    "TF_SessionRun",
 }
 # Where wheels keep the C API: since 2.12 in libtensorflow_cc, before in the Python extension.
 _LIBRARY_FILES = (
@@ -281,7 +288,8 @@ def _open_first(folder: Path, names: Sequence[str]) -> ctypes.CDLL:
 
 def _find_function(libraries: Sequence[ctypes.CDLL], name: str) -> Any:
     for library in libraries:
-        function = getattr(library, name, None)
+        loader = library if name in _LONG_CALLS else ctypes.PyDLL(None, handle=library._handle)
+        function = getattr(loader, name, None)
         if function is not None:
             return function
     raise OSError(f"this TensorFlow has no {name}")
