@@ -90,6 +90,12 @@ class Site:
         self.changes += 1
         self.project.change(candidate, self.changes)
 
+    def change_files_only(self, candidate: Candidate) -> None:
+        """Make the application's and the model's files a candidate's, opsctl.yaml as it is."""
+        config = self.project.config.read_text()
+        self.change(candidate)
+        self.project.config.write_text(config)
+
     def begin(self, *arguments: str, **env: str) -> Began:
         """Start a command and go on."""
         log = self.home / f"command-{len(self.began)}.log"
@@ -210,7 +216,7 @@ class Site:
                 end(process)
         left = self.opsctl.down()
         shutil.rmtree(self.project.root, ignore_errors=True)
-        assert left == []
+        assert left == [], left
 
     def processes(self) -> dict[int, str]:
         """Everything that runs for this service, by pid."""
