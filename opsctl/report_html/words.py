@@ -1,0 +1,190 @@
+"""Pure: the words and figures that a report's page and its Markdown share."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from opsctl.report_text import SECTIONS
+
+Report = Mapping[str, Any]
+Gate = Mapping[str, Any]
+Tone = Literal["good", "bad", "open"]
+
+UNKNOWN = "–"
+"""What stands where a figure is missing."""
+
+PERCENT = 100.0
+
+ENDINGS: Mapping[str, tuple[Tone, str]] = {
+    "deployed": ("good", "{candidate} is deployed"),
+    "rolled_back_on_request": ("good", "rolled back to {candidate} on request"),
+    "rolled_back": ("bad", "{candidate} was rolled back"),
+    "rollback_failed": ("bad", "the rollback failed: a person is needed"),
+    "failed_without_base": ("bad", "{candidate} failed, with nothing to go back to"),
+    "build_failed": ("bad", "{candidate} could not be built"),
+    "refused": ("bad", "{candidate} was refused before anything was touched"),
+    "aborted": ("bad", "{candidate} was aborted by a person"),
+    "open": ("open", "the rollout of {candidate} is not finished"),
+}
+
+GATE_TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad"}
+
+# Control characters (a terminal's colours, a NUL) and those that turn the direction of text around,
+# which can make a line read as another one. Tab and line feed stay.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+def visible(text: str) -> str:
+    """The text with a visible escape in place of each character that hides or reorders others."""
+    clean = text.replace("\r\n", "\n")
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", clean)
+
+
+def ending(report: Report) -> tuple[Tone, str]:
+    """How the rollout ended, as a tone and a headline."""
+    outcome = str(report["outcome"])
+    tone, words = ENDINGS.get(outcome, ("bad", f"{{candidate}}: {outcome.replace('_', ' ')}"))
+    headline = words.replace("{candidate}", str(report["candidate"]))
+    return tone, headline[0].upper() + headline[1:] if words[0] != "{" else headline
+
+
+def serving(report: Report) -> str:
+    """What users are answered by."""
+    if report["outcome"] == "open":
+        return "not settled yet"
+    return f"{report['serving_release']}" if report["serving_release"] else "nothing"
+
+
+def reason(report: Report) -> str:
+    """Why it ended as it did, in one sentence."""
+    given = str(report["decision"]["reason"])
+    benchmark = report["benchmark"]
+    if report["outcome"] == "open":
+        return _where_it_stands(report)
+    if report["exit_code"] == 0 and benchmark and benchmark["reason"]:
+        return sentence(f"{given}; the benchmark says {benchmark['outcome']}: {benchmark['reason']}")
+    return sentence(given)
+
+
+def _where_it_stands(report: Report) -> str:
+    for step in reversed(report["steps"]):
+        if step["outcome"] == "waiting":
+            waits = report["decision"]["waits"]
+            why = f": {waits[-1]['reason']}" if waits else ""
+            return sentence(f"it waits at '{step['title']}'{why}")
+        if step["outcome"] in ("open", "interrupted", "failed"):
+            return sentence(f"it stands at '{step['title']}' ({step['outcome']})")
+    return "It has not taken its next step."
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop, unless it begins with a name of opsctl's."""
+    if not text:
+        return ""
+    capital = text if any(sign.isdigit() for sign in text.split()[0]) else text[0].upper() + text[1:]
+    return capital if capital[-1] in ".!?" else f"{capital}."
+
+
+def next_step(report: Report) -> str:
+    """What the error that decided tells people to do; empty when nothing failed."""
+    told = [str(step["error"]["next_step"]) for step in report["steps"] if step["error"]]
+    return told[-1] if told else ""
+
+
+def lines_of(report: Report, section: str) -> list[str]:
+    """The lines of a section as the page of text has them; deeper ones begin with blanks."""
+    return list(dict(SECTIONS)[section](report))
+
+
+def metric_label(metric: str) -> str:
+    """A gate metric's name for people: `p50:16` is "p50, batch size 16"."""
+    name, _, size = metric.partition(":")
+    if size:
+        return f"{name}, batch size {size}"
+    return f"{name}, all batch sizes" if name == "p99" else name
+
+
+def margins(gate: Gate, metric: str) -> tuple[float | None, float | None]:
+    """Percent that is tolerated and percent that is refused; None where the gate names none."""
+    name = metric.partition(":")[0]
+    settings = gate.get("gate", {})
+    return settings.get(f"tolerated_{name}_percent"), settings.get(f"refused_{name}_percent")
+
+
+def judgement(gate: Gate, metric: str) -> tuple[Tone, str]:
+    """What the evidence says of one metric."""
+    proved = gate["metrics"][metric].get("proved_at_pair")
+    if gate["outcome"] == "fail" and gate.get("deciding_metric") == metric:
+        return "bad", "worse"
+    if proved is not None:
+        return "good", f"proved good after {count(proved)} pairs"
+    return "open", "undecided"
+
+
+def change(ratio: float | None) -> str:
+    """A ratio as a change: 1.05 is "+5.0 %"; a bound that is not known is a dash."""
+    return UNKNOWN if ratio is None else percent((ratio - 1.0) * PERCENT)
+
+
+def percent(value: float | None) -> str:
+    """A change in percent with its sign."""
+    return UNKNOWN if value is None else f"{round(value, 1) + 0.0:+,.1f} %"
+
+
+def interval(entry: Mapping[str, Any]) -> str:
+    """The confidence sequence's last bounds; an open side is spelled out."""
+    low, high = entry.get("low"), entry.get("high")
+    if low is None and high is None:
+        return "no bounds yet"
+    if low is None:
+        return f"at most {change(high)}"
+    return f"at least {change(low)}" if high is None else f"{change(low)} to {change(high)}"
+
+
+def digits(value: float | None) -> str:
+    """A figure with three significant digits or so."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """A latency."""
+    return UNKNOWN if value is None else f"{digits(value)} ms"
+
+
+def seconds(value: float | None) -> str:
+    """A duration."""
+    return UNKNOWN if value is None else f"{value:,.1f} s"
+
+
+def count(value: float | None) -> str:
+    """A number of things."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def clock(unix_s: float | None) -> str:
+    """A moment, as people in every time zone can read it."""
+    if unix_s is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def change_between(old: float | None, new: float | None) -> str:
+    """Change of a plain figure between both arms; a dash when there is nothing to compare with."""
+    return change(new / old) if old and new is not None else UNKNOWN
+
+
+def threshold(gate: Gate, key: str) -> str:
+    """The log e-value that a bound on wrong verdicts (`alpha`, `beta`) asks for."""
+    bound = gate.get("gate", {}).get(key)
+    return decimal(-math.log(bound)) if bound else UNKNOWN
+
+
+def decimal(value: float | None) -> str:
+    """A figure without a unit."""
+    return UNKNOWN if value is None else f"{round(value, 2) + 0.0:.2f}"
