@@ -32,6 +32,22 @@ def load_project(arguments: argparse.Namespace) -> Project:
     )
 
 
+def _project(arguments: argparse.Namespace, console: Console) -> Project:
+    """The project; from now on no output shows a secret that one of its releases has.
+
+    An application may have shouted it into its log, whose last lines many commands show.
+    """
+    from opsctl.secrets import SecretStore
+
+    project = load_project(arguments)
+    secrets = SecretStore(project.service_dir).everything()
+    if secrets:
+        from opsctl.redact import Redactor
+
+        console.redact = Redactor(secrets)
+    return project
+
+
 def usage_error(message: str) -> NoReturn:
     """Refuse a command line."""
     raise ConfigError(message, next_step="See: opsctl --help")
@@ -63,13 +79,15 @@ def _config(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _plan(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import project
 
-    return project.plan(load_project(arguments), exit_code=getattr(arguments, "exit_code", False))
+    return project.plan(
+        _project(arguments, console), exit_code=getattr(arguments, "exit_code", False)
+    )
 
 
 def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     if arguments.dry_run:
         return _plan(arguments, console)
     return rollout.deploy(project, console, _options(arguments))
@@ -78,14 +96,14 @@ def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _resume(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    return rollout.resume(load_project(arguments), console, _options(arguments))
+    return rollout.resume(_project(arguments, console), console, _options(arguments))
 
 
 def _rollback(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
     preview = arguments.preview or arguments.dry_run
-    project = load_project(arguments)
+    project = _project(arguments, console)
     return rollout.rollback(
         project, console, _options(arguments), arguments.release, preview=preview
     )
@@ -94,31 +112,35 @@ def _rollback(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _abort(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    return rollout.abort(load_project(arguments), console, _options(arguments), arguments.reason)
+    return rollout.abort(
+        _project(arguments, console), console, _options(arguments), arguments.reason
+    )
 
 
 def _pause(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    return rollout.pause(load_project(arguments), arguments.reason)
+    return rollout.pause(_project(arguments, console), arguments.reason)
 
 
 def _approve(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    return rollout.approve(load_project(arguments), console, _options(arguments), arguments.reason)
+    return rollout.approve(
+        _project(arguments, console), console, _options(arguments), arguments.reason
+    )
 
 
 def _wait(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    return rollout.wait(load_project(arguments), arguments.timeout)
+    return rollout.wait(_project(arguments, console), arguments.timeout)
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     if not arguments.yes:
         _confirm(f"stop {project.service_name} and remove all of its state?")
     return rollout.down(project, console, _options(arguments))
@@ -134,19 +156,19 @@ def _confirm(question: str) -> None:
 def _status(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.status(load_project(arguments))
+    return inspect.status(_project(arguments, console))
 
 
 def _history(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.history(load_project(arguments), arguments.limit)
+    return inspect.history(_project(arguments, console), arguments.limit)
 
 
 def _logs(arguments: argparse.Namespace, console: Console) -> None:
     from opsctl.commands import inspect
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     for line in inspect.logs(project, arguments.release, arguments.lines, arguments.follow):
         console.line(line)
 
@@ -154,19 +176,19 @@ def _logs(arguments: argparse.Namespace, console: Console) -> None:
 def _health(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.health(load_project(arguments))
+    return inspect.health(_project(arguments, console))
 
 
 def _smoke(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.smoke(load_project(arguments), arguments.release)
+    return inspect.smoke(_project(arguments, console), arguments.release)
 
 
 def _bench(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import bench
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     if arguments.action == "compare":
         return bench.compare(project, arguments.a, arguments.b)
     return bench.run(project, console, arguments.release)
@@ -176,7 +198,7 @@ def _releases(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
     from opsctl.commands.prune import prune
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     if arguments.action == "prune":
         return prune(project, dry_run=arguments.dry_run)
     if arguments.action == "show":
@@ -187,7 +209,7 @@ def _releases(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _lock(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    project = load_project(arguments)
+    project = _project(arguments, console)
     if arguments.action == "release":
         return inspect.lock_release(project, force=arguments.force)
     return inspect.lock_status(project)
@@ -196,7 +218,7 @@ def _lock(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _audit(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.audit(load_project(arguments))
+    return inspect.audit(_project(arguments, console))
 
 
 def _completion(arguments: argparse.Namespace, console: Console) -> Outcome:

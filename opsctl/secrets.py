@@ -6,6 +6,7 @@ reboot and a rollback still have them. They stand nowhere else: no argv, journal
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -153,6 +154,18 @@ class SecretStore:
                 why=f"{self._path(release)}: {reason}",
                 next_step="Repair or delete the file, then deploy again to resolve the secrets",
             ) from None
+        return values
+
+    def everything(self) -> dict[str, str]:
+        """The values of all releases, by release and name; files that can't be read are left out.
+
+        For hiding them in whatever is shown.
+        """
+        values: dict[str, str] = {}
+        for path in sorted(self._directory.glob("*.json")):
+            with contextlib.suppress(PreflightRefused):
+                for name, value in self.load(path.stem).items():
+                    values[f"{path.stem} {name}"] = value
         return values
 
     def changed(self, release: str, values: Mapping[str, str]) -> tuple[str, ...]:

@@ -142,3 +142,16 @@ def test_removed_values_are_gone(tmp_path: Path) -> None:
     store.remove("r1")
     store.remove("r1")
     assert list((tmp_path / "secrets").iterdir()) == []
+
+
+def test_everything_that_releases_have_is_known_for_hiding(tmp_path: Path) -> None:
+    store = SecretStore(tmp_path)
+    store.save("r1", {"TOKEN": "old-value"})
+    store.save("r2", {"TOKEN": "new-value", "KEY": "k"})
+    (tmp_path / "secrets" / "r3.json").write_text("{damaged")
+    assert store.everything() == {
+        "r1 TOKEN": "old-value",
+        "r2 TOKEN": "new-value",
+        "r2 KEY": "k",
+    }
+    assert SecretStore(tmp_path / "nowhere").everything() == {}
