@@ -9,10 +9,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from opsctl import shell
 from scripts.campaigns._opsctl import Opsctl, Result, processes_of
 from tests.apps.processes import ClientRun, end, start_client, wait_until
 from tests.apps.project import Candidate, LightProject, Options, write
@@ -89,6 +90,21 @@ class Site:
         """Make the project a candidate unlike all before."""
         self.changes += 1
         self.project.change(candidate, self.changes)
+
+    def with_options(self, **service: Any) -> Site:
+        """The same service with other settings than the quick ones, from now on."""
+        overrides = merged(quick().overrides, service)
+        options = replace(self.project.options, overrides=overrides)
+        self.project = replace(self.project, options=options)
+        self.project.change(Candidate("code"), self.changes)
+        return self
+
+    def text(self, *arguments: str) -> str:
+        """What a command prints for people, stdout and stderr."""
+        argv = [word for word in self.opsctl.argv(*arguments) if word not in ("-o", "json")]
+        done = shell.run(argv, timeout_s=60, cwd=self.project.root, env=self.opsctl.env())
+        assert done.exit_code == 0, done.stderr
+        return done.stdout + done.stderr
 
     def change_files_only(self, candidate: Candidate) -> None:
         """Make the application's and the model's files a candidate's, opsctl.yaml as it is."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.apps.project import Candidate
-from tests.e2e.site import Site, merged, new_site, quick
+from tests.e2e.site import Site, new_site, quick
 
 LONG_S = 120
 """A step that lasts this long is interrupted by the test, or the test fails."""
@@ -42,19 +41,11 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-def with_options(site: Site, **service: Any) -> Site:
-    """The same service, with other settings from now on."""
-    overrides = merged(quick().overrides, service)
-    options = replace(site.project.options, overrides=overrides)
-    site.project = replace(site.project, options=options)
-    return site
-
-
 @pytest.mark.parametrize(("step", "candidate", "service"), STEPS, ids=[s[0] for s in STEPS])
 def test_pause_then_resume_then_abort_from_another_terminal(
     crossing: Site, step: str, candidate: Candidate, service: Mapping[str, Any]
 ) -> None:
-    site = with_options(crossing, **service)
+    site = crossing.with_options(**service)
     old = site.serving
     assert old is not None
     before = site.pids(old)
@@ -82,7 +73,7 @@ def test_pause_then_resume_then_abort_from_another_terminal(
 def test_abort_of_a_rollout_that_waits_for_approval_is_done_by_the_one_who_asks(
     crossing: Site,
 ) -> None:
-    site = with_options(crossing, **APPROVAL)
+    site = crossing.with_options(**APPROVAL)
     old = site.serving
     with site.users():
         assert site.deploy().exit_code == 20
@@ -94,7 +85,7 @@ def test_abort_of_a_rollout_that_waits_for_approval_is_done_by_the_one_who_asks(
 
 
 def test_a_paused_rollout_goes_on_with_resume_to_its_end(crossing: Site) -> None:
-    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 3}]})
+    site = crossing.with_options(strategy={"stages": [{"weight": 20, "hold_s": 3}]})
     with site.users():
         deploy = site.begin_deploy()
         site.wait_for_record("began", "shift-20")
@@ -106,7 +97,7 @@ def test_a_paused_rollout_goes_on_with_resume_to_its_end(crossing: Site) -> None
 
 
 def test_rollback_of_an_open_rollout_takes_its_candidate_back(crossing: Site) -> None:
-    site = with_options(crossing, **LONG_SHIFT)
+    site = crossing.with_options(**LONG_SHIFT)
     old = site.serving
     with site.users():
         deploy = site.begin_deploy()
@@ -117,7 +108,7 @@ def test_rollback_of_an_open_rollout_takes_its_candidate_back(crossing: Site) ->
 
 
 def test_wait_ends_with_the_exit_code_of_the_rollout_it_waits_for(crossing: Site) -> None:
-    site = with_options(crossing, **LONG_SHIFT)
+    site = crossing.with_options(**LONG_SHIFT)
     deploy = site.begin_deploy()
     site.wait_for_record("began", "shift-20")
     late = site.run("wait", "--timeout", "0.5")
@@ -133,7 +124,7 @@ def test_a_signal_takes_the_candidate_off_at_once_and_resume_goes_on(
 ) -> None:
     import signal
 
-    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 2}]})
+    site = crossing.with_options(strategy={"stages": [{"weight": 20, "hold_s": 2}]})
     old = site.serving
     with site.users():
         deploy = site.begin_deploy()
@@ -148,7 +139,7 @@ def test_a_signal_takes_the_candidate_off_at_once_and_resume_goes_on(
 
 
 def test_a_time_limit_leaves_the_rollout_safe_and_resume_ends_it(crossing: Site) -> None:
-    site = with_options(crossing, strategy={"stages": [{"weight": 20, "hold_s": 8}]})
+    site = crossing.with_options(strategy={"stages": [{"weight": 20, "hold_s": 8}]})
     old = site.serving
     with site.users():
         result = site.deploy(None, "--timeout", "6")
