@@ -6,6 +6,7 @@
 #include "ascend_abi.h"
 #include "status.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/threadpool.h"
 
 namespace ascend_ops {
 

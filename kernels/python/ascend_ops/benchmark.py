@@ -37,6 +37,11 @@ PEAK_BYTES: Final = 64 << 20  # beyond the last-level cache that a thread gets
 BANDWIDTH_BOUND: Final = 0.6  # of the peak: the same line as the profile analyser's
 LAUNCH_BOUND: Final = 2.0  # times of the smallest size: the work itself is then less than half
 
+HEADER: Final = (
+    f"{'operator':13} {'type':9} {'elements':>9} {'custom µs':>10} {'p95':>9} "
+    f"{'native µs':>10} {'p95':>9} {'speedup':>8} {'GB/s':>6}  bound by"
+)
+
 Regime = Literal["launch", "bandwidth", "compute"]
 
 
@@ -165,15 +170,11 @@ def run_benchmark(settings: Settings | None = None) -> BenchmarkReport:
 
 def format_table(report: BenchmarkReport) -> str:
     """The report as lines of text."""
+    devices = ", ".join(report.devices)
     lines = [
-        (
-            f"devices {', '.join(report.devices)} · {report.cpus} CPUs · kernels {report.variant} · "
-            f"TensorFlow {report.tensorflow} · peak {report.peak_bandwidth_gb_s:.1f} GB/s"
-        ),
-        (
-            f"{'operator':13} {'type':9} {'elements':>9} {'custom µs':>10} {'p95':>9} "
-            f"{'native µs':>10} {'p95':>9} {'speedup':>8} {'GB/s':>6}  bound by"
-        ),
+        f"devices {devices} · {report.cpus} CPUs · kernels {report.variant}",
+        f"TensorFlow {report.tensorflow} · peak {report.peak_bandwidth_gb_s:.1f} GB/s",
+        HEADER,
     ]
     lines += [
         f"{row.operator:13} {row.dtype:9} {row.elements:9d} {row.custom.median_us:10.1f} "
