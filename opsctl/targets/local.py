@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from opsctl import shell
 from opsctl.config.settings import Project
+from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
 from opsctl.targets import boot
 from opsctl.targets.supervisor import end, events, launch, logs, offline, ports, wire
@@ -147,8 +147,7 @@ class LocalTarget:
         if self._layout.run.exists():
             starting.ensure_running(self._layout)
             answer = self._call({"call": "down", "epoch": epoch})
-            stops = [launch.load(self._layout, r.name).stop_timeout_s for r in self._releases()]
-            limit = self._settings.drain_timeout_s + max(stops, default=0.0) + DOWN_MARGIN_S
+            limit = self._settings.drain_timeout_s + self._longest_stop_s() + DOWN_MARGIN_S
             end.wait_gone(answer["pid"], limit)
         end.kill_marked(self._layout)
         boot.keep(self._project, False)
@@ -157,8 +156,13 @@ class LocalTarget:
         for folder in HELD_FOLDERS:
             shutil.rmtree(self._layout.service_dir / folder, ignore_errors=True)
 
-    def _releases(self) -> list[Path]:
-        return [path.parent for path in self._layout.releases.glob("*/release.json")]
+    def _longest_stop_s(self) -> float:
+        """The longest time that a replica of any release may take to stop."""
+        stops = [self._project.service.app.stop_timeout_s]
+        for path in self._layout.releases.glob("*/release.json"):
+            with contextlib.suppress(TargetUnreachable):  # a broken one has no replicas
+                stops.append(launch.load(self._layout, path.parent.name).stop_timeout_s)
+        return max(stops)
 
     def _household(self) -> launch.Household:
         return launch.Household(

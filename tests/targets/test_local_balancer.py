@@ -249,6 +249,28 @@ def test_a_renewed_certificate_is_shown_and_open_connections_stay(make_house: Ma
     still.close()
 
 
+@pytest.mark.long
+def test_a_balancer_that_hangs_is_killed_and_started_again(house: House) -> None:
+    house.release("r1")
+    house.converge(Share("r1", 1, 100))
+    hung = balancer_pid(house)
+    os.kill(hung, signal.SIGSTOP)
+    house.wait(lambda _: balancer_pid(house) != hung, 30)
+    house.wait(lambda seen: seen.converged)
+    assert house.ask()[:2] == (200, "r1")
+    assert any("is killed: it does not answer any more" in text for text in house.all_events())
+
+
+def test_each_release_is_checked_on_its_own_health_path(house: House) -> None:
+    house.release("r1")
+    house.release("r2", health=with_health(path="/another/path"))
+    house.converge(Share("r1", 1, 50), Share("r2", 1, 50))
+    house.control("r1-1", health=500)
+    house.wait(lambda seen: seen.of("r1")[0].phase == "unready")
+    time.sleep(1.5)  # HAProxy's own checks: twice each half second
+    assert house.releases_that_answer(20) == {"r2": 20}
+
+
 def test_when_nothing_serves_users_get_503(house: House) -> None:
     house.release("r1")
     house.converge(Share("r1", 1, 100))

@@ -13,7 +13,7 @@ from opsctl.targets.supervisor import guarding
 from opsctl.targets.supervisor.backoff import CrashHistory
 from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.runtime_api import ServerRow
-from opsctl.targets.supervisor.server_changes import commands
+from opsctl.targets.supervisor.server_changes import commands, deletions, stale
 from opsctl.targets.supervisor.traffic import Counts, TrafficLedger
 from opsctl.targets.supervisor.traffic_plan import Member, next_percents, placed
 from opsctl.targets.supervisor.weights import server_weights
@@ -173,9 +173,19 @@ def test_gains_come_before_losses() -> None:
         "set server svc/r1-1 weight 0",
         "set server svc/r1-1 state maint",
     ]
-    assert commands({"r9-1": ServerRow("r9-1", 1, 2, 1, False)}, {}) == [
-        "set server svc/r9-1 state maint"
-    ]
+
+
+def test_servers_that_nobody_wants_or_that_moved_are_stale() -> None:
+    have = {
+        "r1-1": ServerRow("r1-1", 1, 2, 1, False),
+        "r8-1": ServerRow("r8-1", 7, 2, 1, False),
+        "r9-1": ServerRow("r9-1", 1, 2, 1, False),
+    }
+    want = {"r1-1": Server("r1-1", 1, 2, "/h"), "r8-1": Server("r8-1", 8, 2, "/h")}
+    assert stale(have, want) == ["r8-1", "r9-1"]
+    assert deletions(["r9-1"]) == [
+        "set server svc/r9-1 state maint", "del map health.map r9-1", "del server svc/r9-1"
+    ]  # fmt: skip
 
 
 SAFE = Guard(DesiredState(), lease_s=4.0)

@@ -22,6 +22,7 @@ from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
+from opsctl.targets.supervisor.runtime_api import ServerRow
 
 POLL_S = 0.02
 DELETE_LIMIT_S = 5.0
@@ -107,18 +108,29 @@ class Balancer:
             await self._put({**leaving, **wanted})
 
     async def remove(self, name: str, drain_timeout_s: float) -> bool:
-        """Drain a server and take it out. False when requests were cut at the time limit."""
-        server = self.servers.get(name)
-        if server is None:
-            return True
+        """Drain a server and take it out. False when requests were cut at the time limit.
+
+        While HAProxy is down the file alone is changed: it then starts without that server.
+        """
         async with self._lock:
+            server = self.servers.get(name)
+            if server is None:
+                return True
+            if not self.up:
+                self._forget(name)
+                return True
             idle = dataclasses.replace(server, weight=0, maint=True)
             await self._put({**self.servers, name: idle})
         drained = await self._drained(name, drain_timeout_s)
         async with self._lock:
-            rest = {other: kept for other, kept in self.servers.items() if other != name}
-            await self._put(rest, delete=name)
+            self._forget(name)
+            if self.up and name in await runtime_api.servers():
+                await self._delete(name)
         return drained
+
+    def _forget(self, name: str) -> None:
+        self.servers = {other: kept for other, kept in self.servers.items() if other != name}
+        self._write()
 
     async def report_up(self, name: str) -> None:
         """Tell HAProxy that a replica is back. Raises TargetUnreachable."""
@@ -158,29 +170,37 @@ class Balancer:
         await self.process.stop()
         self.servers.clear()
 
-    async def _put(self, wanted: dict[str, Server], delete: str = "") -> None:
+    async def _put(self, wanted: dict[str, Server]) -> None:
         if wanted != self.servers:
             self.servers = wanted
             self._write()
         if not self.up:
             raise TargetUnreachable("the load balancer is not running")
-        have = await runtime_api.servers()
+        have = await self._swept(wanted)
         changes = [
-            f"{'set' if name in have else 'add'} map health.map {name} {server.health_path}"
+            f"add map health.map {name} {server.health_path}"
             for name, server in wanted.items()
             if name not in have
         ]
         changes += server_changes.commands(have, wanted)
         if changes:
             answer = await runtime_api.command(changes)
-            have = await runtime_api.servers()
-            left = server_changes.commands(have, wanted)
+            left = server_changes.commands(await runtime_api.servers(), wanted)
             if left:
                 raise TargetUnreachable(
                     "HAProxy did not take its changes", why=f"{left[0]}: {' '.join(answer.split())}"
                 )
-        if delete in have:
-            await self._delete(delete)
+
+    async def _swept(self, wanted: Mapping[str, Server]) -> dict[str, ServerRow]:
+        """The servers of the running HAProxy, after those that an interrupted removal left."""
+        have = await runtime_api.servers()
+        stale = server_changes.stale(have, wanted)
+        if stale:
+            await runtime_api.command(server_changes.deletions(stale))
+            have = await runtime_api.servers()
+            if any(name in wanted for name in server_changes.stale(have, wanted)):
+                raise TargetUnreachable("HAProxy still uses an old address of a replica")
+        return have
 
     async def _delete(self, name: str) -> None:
         """Delete a drained server; its idle connections may hold it for a moment."""

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +30,7 @@ from opsctl.targets.supervisor.rotation import rotate_all
 from opsctl.targets.supervisor.run_settings import RunSettings
 from opsctl.targets.supervisor.steering import Steering
 from opsctl.targets.supervisor.store import Store
+from opsctl.targets.supervisor.tasks import Tasks
 from opsctl.targets.supervisor.traffic import FRONT
 
 IDLE_TICK_S = 1.0
@@ -36,6 +39,8 @@ GUARD_TICK_S = 0.25
 
 RETRY_TICK_S = 0.25
 HOUSEKEEPING_S = 5.0
+INTERNAL_ERROR = 70
+"""EX_SOFTWARE of sysexits(3); the keeper starts the supervisor again."""
 
 
 class Supervisor:
@@ -50,6 +55,7 @@ class Supervisor:
         self._trouble = ""
         self._housekept_at = 0.0
         self._going_down: asyncio.Task[None] | None = None
+        self._tasks = Tasks(self._break_down)
         self._store = Store(layout, self._events.tell)
         self._balancer = Balancer(layout, env, self._events.tell, self._changed)
         self._counter = TrafficCounter(self._balancer, layout.counters_file)
@@ -57,13 +63,14 @@ class Supervisor:
         around = Surroundings(
             household=household,
             tell=self._events.tell,
+            tasks=self._tasks,
             changed=self._changed,
             port_range=lambda: self._settings.replica_ports,
             taken_ports=lambda: self._fleet.taken_ports() | {self._store.memory.front_port},
             crashed=self._balancer.replica_ended,
         )
         self._fleet = Fleet(around)
-        self._removals = Removals(self._fleet, self._balancer, self._events.tell, self._changed)
+        self._removals = Removals(self._fleet, self._balancer, around)
         self._steering = Steering(self._store, self._fleet, self._balancer, self._removals)
         self._guard = GuardWatch(self._store, self._fleet, layout, self._events.tell)
 
@@ -81,13 +88,12 @@ class Supervisor:
 
     async def run(self) -> int:
         """Work until told to end; the exit code."""
-        watchdog = asyncio.create_task(self._fleet.watch_memory())
+        self._tasks.begin(self._fleet.watch_memory(), "memory watchdog")
         while self.exit_code is None:
             await self._step()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._tick_s())
             self._wake.clear()
-        watchdog.cancel()
         return self.exit_code
 
     def wake(self) -> None:
@@ -212,7 +218,7 @@ class Supervisor:
         self._fence(epoch)
         if self._going_down is None:
             self._events.tell("", "down: everything is stopped")
-            self._going_down = asyncio.create_task(self._stop_everything())
+            self._going_down = self._tasks.begin(self._stop_everything(), "down")
         return {"pid": os.getpid()}
 
     def replace(self) -> Json:
@@ -247,6 +253,13 @@ class Supervisor:
 
     def _end(self) -> None:
         self.exit_code = 0
+        self._wake.set()
+
+    def _break_down(self, error: BaseException) -> None:
+        """End for an unexpected error: the next supervisor adopts everything and goes on."""
+        traceback.print_exception(error, file=sys.stderr)
+        self._events.tell("", f"supervisor ends for an internal error: {error!r}")
+        self.exit_code = INTERNAL_ERROR
         self._wake.set()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opsctl import shell
 from opsctl.config.settings import Project
+from opsctl.errors import ConfigError
 from opsctl.model import DesiredState, Finding
 from opsctl.ports import port_holder
 from opsctl.targets.supervisor import haproxy_binary, offline, ports, procfs
@@ -136,15 +137,10 @@ def _cpus(project: Project, state: DesiredState) -> Finding:
 
 
 def _certificate(settings: RunSettings) -> Finding:
-    import ssl
+    from opsctl.targets.supervisor import tls
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_private_key)
-    except (OSError, ssl.SSLError) as error:
-        return Finding(
-            "certificate", "fail",
-            f"{settings.tls_certificate} and {settings.tls_private_key} can't be used: {error}",
-            "See local.tls: both must be readable PEM files that belong together.",
-        )  # fmt: skip
+        tls.bundle(settings)
+    except ConfigError as error:
+        return Finding("certificate", "fail", f"{error.what}: {error.why}", error.next_step)
     return Finding("certificate", "ok", settings.tls_certificate)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 
 from opsctl.errors import OpsctlError
 from opsctl.targets.supervisor.balancer import Balancer
-from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.fleet import Fleet
+from opsctl.targets.supervisor.replica_plan import Surroundings
 
 RETRY_S = 0.2
 
@@ -25,13 +25,10 @@ class _Leaving:
 class Removals:
     """The removals that are under way, by replica."""
 
-    def __init__(
-        self, fleet: Fleet, balancer: Balancer, tell: Tell, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, fleet: Fleet, balancer: Balancer, around: Surroundings) -> None:
         self._fleet = fleet
         self._balancer = balancer
-        self._tell = tell
-        self._changed = changed
+        self._around = around
         self._leaving: dict[str, _Leaving] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -39,7 +36,7 @@ class Removals:
 
     def begin(self, name: str, drain_timeout_s: float) -> None:
         """Start to remove a replica."""
-        task = asyncio.create_task(self._remove(name, drain_timeout_s), name=f"remove {name}")
+        task = self._around.tasks.begin(self._remove(name, drain_timeout_s), f"remove {name}")
         self._leaving[name] = _Leaving(task)
 
     def cancel_wanted(self, wanted: Container[str]) -> None:
@@ -59,11 +56,11 @@ class Removals:
     async def _remove(self, name: str, drain_timeout_s: float) -> None:
         runner = self._fleet.runners[name]
         release = runner.plan.release
-        # Without a balancer there is no traffic; when it is merely restarting we wait for it.
-        while name in self._balancer.servers and self._balancer.up:
+        while name in self._balancer.servers:
             try:
                 if not await self._balancer.remove(name, drain_timeout_s):
-                    self._tell(release, f"{name} still had requests after {drain_timeout_s:g} s")
+                    text = f"{name} still had requests after {drain_timeout_s:g} s"
+                    self._around.tell(release, text)
             except (OpsctlError, OSError):
                 await asyncio.sleep(RETRY_S)
         self._leaving[name].stopping = True
@@ -71,5 +68,5 @@ class Removals:
             await runner.stop()
         del self._fleet.runners[name]
         del self._leaving[name]
-        self._tell(release, f"{name} stopped and removed")
-        self._changed()
+        self._around.tell(release, f"{name} stopped and removed")
+        self._around.changed()

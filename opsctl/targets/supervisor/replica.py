@@ -69,7 +69,7 @@ class ReplicaRunner:
 
     def begin(self) -> None:
         """Start it, and keep it running."""
-        self._task = asyncio.create_task(self._keep_running(), name=self.plan.name)
+        self._task = self._around.tasks.begin(self._keep_running(), self.plan.name)
 
     def adopt(self, record: dict[str, Any]) -> bool:
         """Take over a process of an earlier supervisor; False when it has gone."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from opsctl.model import Role
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.launch import Household
+from opsctl.targets.supervisor.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Surroundings:
 
     household: Household
     tell: Tell
+    tasks: Tasks
     changed: Callable[[], None]
     """Called when a replica's phase or process changed."""
     port_range: Callable[[], tuple[int, int]]

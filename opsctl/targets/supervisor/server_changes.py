@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.runtime_api import BACKEND, ServerRow
@@ -11,8 +11,7 @@ from opsctl.targets.supervisor.runtime_api import BACKEND, ServerRow
 def commands(have: Mapping[str, ServerRow], want: Mapping[str, Server]) -> list[str]:
     """Commands in a safe order: whoever gains traffic first, whoever loses it after.
 
-    A server that is at hand but not wanted is put into maintenance; deleting it needs its
-    connections to end, which is for `Balancer.remove`.
+    Servers that are not wanted are left to `stale` and `deletions`.
     """
     gains: list[str] = []
     losses: list[str] = []
@@ -29,10 +28,25 @@ def commands(have: Mapping[str, ServerRow], want: Mapping[str, Server]) -> list[
             side.append(f"set server {where} weight {server.weight}")
         if server.maint and not row.maint:
             losses.append(f"set server {where} state maint")
-    for name, row in have.items():
-        if name not in want and not row.maint:
-            losses.append(f"set server {BACKEND}/{name} state maint")
     return gains + losses
+
+
+def stale(have: Mapping[str, ServerRow], want: Mapping[str, Server]) -> list[str]:
+    """Servers that nobody wants, or that have another port than the one wanted."""
+    return [name for name, row in have.items() if name not in want or row.port != want[name].port]
+
+
+def deletions(names: Iterable[str]) -> list[str]:
+    """Commands that take servers out; HAProxy refuses those that still have connections."""
+    return [
+        command
+        for name in names
+        for command in (
+            f"set server {BACKEND}/{name} state maint",
+            f"del map health.map {name}",
+            f"del server {BACKEND}/{name}",
+        )
+    ]
 
 
 def _added(server: Server) -> list[str]:
