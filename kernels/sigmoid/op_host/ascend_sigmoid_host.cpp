@@ -1,0 +1,42 @@
+// The sigmoid operator's host side under CANN: definition, shapes and tiling.
+#include "../../common/op_host_support.h"
+#include "../sigmoid_tiling.h"
+
+namespace ascend_ops {
+
+static ge::graphStatus TilingOfSigmoid(gert::TilingContext* context) {
+    const int64_t length = context->GetInputShape(0)->GetOriginShape().GetShapeSize();
+    auto* tiling = context->GetTilingData<SigmoidTiling>();
+    const TilingStatus status =
+        TileSigmoid(length, ElementBytes(context), DevicePlatform(context), tiling);
+    if (status != TilingStatus::kOk) return ge::GRAPH_FAILED;
+    return FinishTiling(context, tiling->core_count);
+}
+
+}  // namespace ascend_ops
+
+namespace ops {
+
+class AscendSigmoid : public OpDef {
+public:
+    explicit AscendSigmoid(const char* name) : OpDef(name)
+    {
+        this->Input("x")
+            .ParamType(REQUIRED)
+            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
+            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        this->Output("y")
+            .ParamType(REQUIRED)
+            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
+            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        this->SetInferShape(ascend_ops::SameShape).SetInferDataType(ascend_ops::SameType);
+        this->AICore()
+            .SetTiling(ascend_ops::TilingOfSigmoid)
+            .AddConfig("ascend910b")
+            .AddConfig("ascend910_93")
+            .AddConfig("ascend950");
+    }
+};
+OP_ADD(AscendSigmoid);
+
+}  // namespace ops
