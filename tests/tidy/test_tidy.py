@@ -237,7 +237,11 @@ def _asserts(test: ast.AST, asserting: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).rpartition(".")[2]
             # A wait for something that does not come raises, and so does a checked process.
-            if name in RAISING or name in asserting or name.startswith(("assert_", "check", "expect")):
+            if (
+                name in RAISING
+                or name in asserting
+                or name.startswith(("assert_", "check", "expect"))
+            ):
                 return True
             if any(keyword.arg == "check" for keyword in node.keywords):
                 return True
