@@ -96,7 +96,8 @@ class GateCourse:
         if fresh:
             self.verdict = self.judge.look()
             self.blocks.append((self.elapsed, done.size))
-            self.verdict = self.limits.broken() or self.verdict
+            if self.verdict is None or self.verdict.outcome != "fail":
+                self.verdict = self.limits.broken() or self.verdict
 
     def stop(self) -> Stop:
         self.interrupt()

@@ -35,6 +35,8 @@ class Limits:
 
     def broken(self) -> Verdict | None:
         """A fail, when a limit is proved broken (the bound alpha is split over the limits)."""
+        if self.total < self.gate.min_pairs:
+            return None
         bound = math.log((1 + len(self.slow)) / self.gate.alpha)
         errors = stats.log_e_rate(self.errors, 0, self.total, self.gate.max_error_rate, above=True)
         if errors >= bound:

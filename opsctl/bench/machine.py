@@ -8,6 +8,7 @@ import platform
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsctl.model import Json, digest
@@ -16,6 +17,8 @@ GATE_ADDRESS = b"\0opsctl-gate"
 """Abstract socket that the running gate holds: the kernel frees it however its holder ends."""
 
 PROC = Path("/proc")
+
+NANOSECONDS = 1e9
 
 
 def fingerprint() -> Json:
@@ -45,12 +48,33 @@ def _cpu_model() -> str:
     return platform.processor()
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """CPU time of a process and its living descendants; None when it does not exist."""
+@dataclass(frozen=True)
+class CpuUse:
+    """Seconds that a process and its living descendants ran, and that they were ready to run but
+    had to wait for a CPU."""
+
+    ran_s: float
+    waited_s: float
+
+    def since(self, before: CpuUse) -> CpuUse:
+        return CpuUse(self.ran_s - before.ran_s, self.waited_s - before.waited_s)
+
+
+def cpu_use(pid: int) -> CpuUse | None:
+    """CPU time and waiting time of a process; None when it does not exist or can't be seen.
+
+    Source: /proc/PID/task/TID/schedstat (kernel documentation, scheduler/sched-stats).
+    """
     if pid <= 0 or not (PROC / str(pid)).exists():
         return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    return sum(_ticks(one) for one in _family(pid)) / ticks
+    ran = waited = 0
+    for task in (task for one in _family(pid) for task in (PROC / str(one) / "task").glob("*")):
+        fields = _read(f"{task}/schedstat").split()
+        if len(fields) < 2:
+            continue
+        ran += int(fields[0])
+        waited += int(fields[1])
+    return CpuUse(ran / NANOSECONDS, waited / NANOSECONDS)
 
 
 def _family(pid: int) -> list[int]:
@@ -59,12 +83,6 @@ def _family(pid: int) -> list[int]:
         for task in (PROC / str(one) / "task").glob("*"):
             found += [int(child) for child in _read(f"{task}/children").split()]
     return found
-
-
-def _ticks(pid: int) -> int:
-    """User and system time in clock ticks (proc(5): fields 14 and 15 of /proc/PID/stat)."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
 
 
 def cpus_of(pids: list[int]) -> int:

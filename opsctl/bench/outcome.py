@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from opsctl.bench import stats
+from opsctl.bench.evidence import rule_of
 from opsctl.bench.gate import Judge, label
 from opsctl.bench.report import Verdict
 from opsctl.config import settings
@@ -14,10 +15,35 @@ from opsctl.config import settings
 LATE_SHARE_MAX = 0.25
 """Share of rounds that may have left late before nothing is decided."""
 
+WAIT_MIN = 0.1
+"""Waiting (a second that an arm runs) that is too little to matter, in seconds."""
+
+WAIT_RATIO_MAX = 1.5
+"""How much longer one arm may wait than the other."""
+
 TAIL_FACTOR = 7
 """p99 needs about seven times as many pairs as p50 for the same ratio (simulated)."""
 
 PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """An arm's CPU in percent of one core: that it ran on, and that it waited for."""
+
+    ran: float
+    waited: float
+
+    @property
+    def wait(self) -> float:
+        """Seconds of waiting for each second of running."""
+        return self.waited / self.ran
+
+    def starved_beside(self, other: Share) -> bool:
+        """Whether it waited much longer, a request and also a second of running."""
+        return (
+            self.waited > WAIT_RATIO_MAX * other.waited and self.wait > WAIT_RATIO_MAX * other.wait
+        )
 
 
 @dataclass(frozen=True)
@@ -30,6 +56,8 @@ class Surroundings:
     late: int
     """Rounds set aside because the client sent them late (not in `rounds`)."""
     lag_p99_ms: float
+    cpu: tuple[Share, Share] | None
+    """Of baseline and candidate; None where it can't be told."""
     baseline_failures: Counter[str]
     baseline_requests: int
     candidate_failures: Counter[str]
@@ -42,6 +70,8 @@ def decide(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) -
         _no_answer(around)
         or _disturbed(gate, around)
         or _too_few(gate, around)
+        or _unequal(around, verdict)
+        or _hidden(gate, around, verdict)
         or verdict
         or Verdict("inconclusive", "power", "the evidence did not suffice in the time given")
     )
@@ -92,6 +122,47 @@ def _disturbed(gate: settings.Gate, around: Surroundings) -> Verdict | None:
     return _broken_baseline(gate, around)
 
 
+def _unequal(around: Surroundings, verdict: Verdict | None) -> Verdict | None:
+    """Copies of one release that get unequal CPU differ like a regression does. A slower release
+    on an equal share does not: it waits no longer for each second that it runs."""
+    if around.cpu is None or verdict is None:
+        return None
+    baseline, candidate = around.cpu
+    favoured, starved = (
+        (baseline, candidate) if verdict.outcome == "fail" else (candidate, baseline)
+    )
+    if starved.wait < WAIT_MIN or not starved.starved_beside(favoured):
+        return None
+    return Verdict(
+        "inconclusive",
+        "environment",
+        f"the arms got unequal CPU: for each second that it ran, the baseline waited "
+        f"{baseline.wait:.2f} s and the candidate {candidate.wait:.2f} s; pin both to the same "
+        "CPUs",
+    )
+
+
+def _hidden(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) -> Verdict | None:
+    """Waiting for a CPU is in both arms' latency and thins out what differs between them. A pass
+    is worth nothing once what must be refused would measure as less than what is tolerated."""
+    if verdict is None or verdict.outcome != "pass" or around.cpu is None:
+        return None
+    allowed = math.inf
+    for metric in {"p50", "p99"} & set(gate.metrics):
+        rule = rule_of(metric, gate)
+        if rule.tolerated > 1.0:
+            allowed = min(allowed, (rule.refused - 1.0) / (rule.tolerated - 1.0) - 1.0)
+    wait = max(share.wait for share in around.cpu)
+    if wait <= allowed:
+        return None
+    return Verdict(
+        "inconclusive",
+        "environment",
+        f"the arms waited {wait:.1f} s for a CPU for each second that they ran, which "
+        f"hides slowdowns (at most {allowed:.1f} s with these margins): the machine is too busy",
+    )
+
+
 def _broken_baseline(gate: settings.Gate, around: Surroundings) -> Verdict | None:
     """A baseline with errors of its own makes any candidate look good."""
     failed = around.baseline_failures.total()
@@ -108,32 +179,41 @@ def _broken_baseline(gate: settings.Gate, around: Surroundings) -> Verdict | Non
     )
 
 
-def undecided(judge: Judge, sigmas: dict[int, float]) -> Verdict:
+def undecided(judge: Judge, sigmas: dict[int, float], ratios: dict[str, float | None]) -> Verdict:
     """Why the budget ended without a verdict: too few pairs, or an effect between the margins.
 
-    `sigmas` is the spread of log latency by batch size.
+    `sigmas` is the spread of log latency by batch size, `ratios` the measured ratio by metric.
     """
     needed = pairs_needed(judge.gate, sigmas)
     open_metrics = [name for name in judge.names() if name not in judge.cleared]
     for name in open_metrics:
-        size = name.partition(":")[2]
-        have = judge.evidence.pairs_of(int(size)) if size else judge.evidence.pairs
-        want = needed.get(name, 0)
-        if have < want:
+        if _between(judge.gate, name, ratios.get(name)):
             return Verdict(
                 "inconclusive",
-                "power",
-                f"{label(name)} has {have} pairs and needs about {want}: raise gate.budget_s or "
-                "bench.rate_per_s, or widen the margins",
+                "unsettled",
+                f"{label(name)} changed by {(ratios[name] or 1.0) - 1.0:+.1%}, between what is "
+                "tolerated and what is refused",
                 name,
             )
     name = open_metrics[0]
+    size = name.partition(":")[2]
+    have = judge.evidence.pairs_of(int(size)) if size else judge.evidence.pairs
     return Verdict(
         "inconclusive",
-        "unsettled",
-        f"{label(name)} of the candidate lies between what is tolerated and what is refused",
+        "power",
+        f"{label(name)} is open after {have} pairs (about {needed.get(name, have)} were planned): "
+        "raise gate.budget_s or bench.rate_per_s, or widen the margins",
         name,
     )
+
+
+def _between(gate: settings.Gate, name: str, ratio: float | None) -> bool:
+    """Whether a measured ratio lies where neither verdict is due."""
+    metric = name.partition(":")[0]
+    if metric not in ("p50", "p99") or ratio is None:
+        return False
+    rule = rule_of(metric, gate)
+    return rule.tolerated <= ratio <= rule.refused
 
 
 def pairs_needed(gate: settings.Gate, sigmas: dict[int, float]) -> dict[str, int]:

@@ -7,7 +7,7 @@ import socket
 import statistics
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -76,21 +76,23 @@ def _measured(
     request: GateRequest, opened: Session, alone: bool, tell: Tell, interrupt: Interrupt
 ) -> GateReport:
     started = time.time()
-    meter = CpuMeter({"baseline": request.baseline_pid, "candidate": request.candidate_pid})
+    pids = {"baseline": request.baseline_pid, "candidate": request.candidate_pid}
+    meter = CpuMeter(pids)
     warm, warmup = opened.warm_up(interrupt)
     steering = steer(request, warm, meter)
     plan = planned(request, warm, steering)
     tell(plan_sentence(request, plan))
     course = GateCourse(request, steering, tell=tell, interrupt=interrupt)
-    meter = CpuMeter(meter.pids)
+    meter = CpuMeter(pids)
     try:
         opened.drive(course)
     finally:
         course.raw.flush(now=True)
-    seconds, cpu = course.elapsed, meter.percents()
+    seconds, cpu = course.elapsed, meter.report()
     course.close()
     lag = summary_ms(opened.generator.lags)
-    verdict = concluded(request, course, lag, alone=alone)
+    metrics = {} if course.single else ratio_traces(course.judge, course.evidence, course.blocks)
+    verdict = concluded(request, course, Signs(lag, cpu, metrics, alone))
     data: Json = {
         "started": started,
         "seed": request.seed,
@@ -108,9 +110,7 @@ def _measured(
         "reconnects": [pool.reconnects for pool in opened.generator.pools],
         "block_times": [[round(at, 3), size] for at, size in course.blocks],
         "batch_sizes": course.batches(),
-        "metrics": {}
-        if course.single
-        else ratio_traces(course.judge, course.evidence, course.blocks),
+        "metrics": metrics,
     }
     return GateReport(verdict.outcome, verdict.reason, verdict.kind, data)
 
@@ -123,8 +123,8 @@ def steer(request: GateRequest, warm: Record, meter: CpuMeter) -> Steering:
         answered = [value for arm in by_arm for value in arm if math.isfinite(value)]
         costs[size] = statistics.median(answered) if answered else 1.0
     rate = request.bench.rate_per_s
-    used = sum(meter.seconds()[name] or 0.0 for name in meter.pids)
-    cpus = machine.cpus_of(list(meter.pids.values()))
+    used = sum(use.ran_s for name, use in meter.used().items() if name != "client")
+    cpus = machine.cpus_of([request.baseline_pid, request.candidate_pid])
     rounds = {size: len(times) for size, times in warm.times.items()}
     spent = sum(costs[size] * count for size, count in rounds.items())
     if used > 0.0 and cpus and spent > 0.0:
@@ -181,20 +181,39 @@ def plan_sentence(request: GateRequest, plan: Json) -> str:
     )
 
 
-def concluded(request: GateRequest, course: GateCourse, lag: Json, *, alone: bool) -> Verdict:
+@dataclass(frozen=True)
+class Signs:
+    """What was measured besides the verdict, as in the report."""
+
+    lag_ms: Json
+    cpu_percent: Json
+    metrics: Json
+    alone: bool
+
+
+def concluded(request: GateRequest, course: GateCourse, signs: Signs) -> Verdict:
     """The outcome of the course that has ended."""
     record, single = course.record, course.single
     around = outcome.Surroundings(
         rounds=record.rounds(),
-        alone=alone,
+        alone=signs.alone,
         late=course.late,
-        lag_p99_ms=lag["p99"],
+        lag_p99_ms=signs.lag_ms["p99"],
         baseline_failures=Counter() if single else record.failures_of(0),
         baseline_requests=0 if single else record.rounds(),
+        cpu=shares(signs.cpu_percent),
         candidate_failures=record.failures_of(-1),
         candidate_requests=record.rounds(),
     )
     verdict = course.verdict
+    ratios = {name: metric.get("ratio") for name, metric in signs.metrics.items()}
     if verdict is None and record.rounds() >= request.gate.min_pairs:
-        verdict = outcome.undecided(course.judge, sigmas(record))
+        verdict = outcome.undecided(course.judge, sigmas(record), ratios)
     return outcome.decide(request.gate, around, verdict)
+
+
+def shares(cpu_percent: Json) -> tuple[outcome.Share, outcome.Share] | None:
+    """CPU of baseline and candidate; None where it can't be told."""
+    arms = [cpu_percent.get(name) for name in ("baseline", "candidate")]
+    known = [outcome.Share(arm["ran"], arm["waited"]) for arm in arms if arm and arm["ran"]]
+    return (known[0], known[1]) if len(known) == 2 else None

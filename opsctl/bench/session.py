@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,30 +61,26 @@ def session(plan: LoadPlan, client_cpus: tuple[int, ...]) -> Iterator[Session]:
 
 
 class CpuMeter:
-    """CPU time of the client and of servers over a stretch of time."""
+    """CPU use of this process (the client) and of servers over a stretch of time."""
 
     def __init__(self, pids: dict[str, int]) -> None:
-        self.pids = pids
+        self.pids = {"client": os.getpid(), **pids}
         self.started = time.monotonic()
-        self.before = self._read()
+        self.before = {name: machine.cpu_use(pid) for name, pid in self.pids.items()}
 
-    def _read(self) -> dict[str, float | None]:
-        readings: dict[str, float | None] = {"client": time.process_time()}
-        return readings | {name: machine.cpu_seconds(pid) for name, pid in self.pids.items()}
-
-    def seconds(self) -> dict[str, float | None]:
-        """CPU seconds of each since the start; None where they can't be told."""
-        now = self._read()
-        result: dict[str, float | None] = {}
-        for name, after in now.items():
-            before = self.before[name]
-            result[name] = None if after is None or before is None else after - before
+    def used(self) -> dict[str, machine.CpuUse]:
+        """What each used since the start; those that can't be told (gone, remote) are left out."""
+        result = {}
+        for name, pid in self.pids.items():
+            before, now = self.before[name], machine.cpu_use(pid)
+            if before is not None and now is not None and now.ran_s >= before.ran_s:
+                result[name] = now.since(before)
         return result
 
-    def percents(self) -> Json:
-        """Percent of one core that each used."""
+    def report(self) -> Json:
+        """Percent of one core that each ran, and that each waited for one."""
         wall = max(1e-9, time.monotonic() - self.started)
         return {
-            name: None if used is None else 100.0 * used / wall
-            for name, used in self.seconds().items()
+            name: {"ran": 100.0 * use.ran_s / wall, "waited": 100.0 * use.waited_s / wall}
+            for name, use in self.used().items()
         }

@@ -73,7 +73,7 @@ def _measured(
         opened.drive(FixedCourse(size, request, record, interrupt))
         lag[str(size)] = summary_ms(opened.generator.lags)
     batches = arms_report(record, request.bench.timeout_s, request.seconds_a_size)
-    cpu = meter.percents()
+    cpu = meter.report()
     for size in sizes:
         batches[str(size)]["capacity"] = _capacity(size, opened, interrupt)
     data = {

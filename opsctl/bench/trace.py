@@ -1,8 +1,8 @@
 """The ratio candidate / baseline of each metric, with its confidence sequence over time. No I/O.
 
-The bounds invert the gate's own test: a ratio is inside while neither "slower than it" nor
+The bounds invert the gate's own test: a ratio is inside where neither "slower than it" nor
 "faster than it" has an e-value of 2 / (1 - confidence). So they hold at all times together, not
-only at the end, and narrow as the evidence grows.
+only at the end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ def center(track: Track) -> float:
     quantile = track.rule.quantile
     if not track.baseline:
         return 1.0
-    low, high = (np.quantile(np.array(a), quantile) for a in (track.baseline, track.candidate))
-    ratio = float(high / low) if low > 0 and np.isfinite(low) else 1.0
+    # An observed value, not one between two: errors are infinite.
+    low, high = (
+        float(np.quantile(np.array(arm), quantile, method="inverted_cdf"))
+        for arm in (track.baseline, track.candidate)
+    )
+    ratio = high / low if low > 0 and math.isfinite(low) else 1.0
     return ratio if math.isfinite(ratio) and ratio > 0 else 1.0
 
 
@@ -64,7 +68,6 @@ def sequence(total: Floats, squares: Floats, grid: Floats, mixture: float) -> Js
     level = math.log(2.0 / (1.0 - CONFIDENCE))
     slower = stats.log_e_array(total, squares, mixture) >= level
     faster = stats.log_e_array(-total, squares, mixture) >= level
-    slower, faster = np.logical_or.accumulate(slower), np.logical_or.accumulate(faster)
     step = max(1, math.ceil(len(total) / POINTS_MAX))
     shown = [*range(step - 1, len(total) - 1, step), len(total) - 1]
     return {
