@@ -1,6 +1,7 @@
-"""Reports: one JSON (report_schema.json) and one page of text for each rollout.
+"""Reports of rollouts: JSON (report_schema.json), a page of text, one of HTML, and Markdown.
 
-    reports/0007.json  0007.txt  0007/ (gate-1.json, r13.log, …, performance_<environment>.json)
+    reports/0007.json  0007.txt  0007.html  0007.md
+    reports/0007/ (gate-1.json, r13.log, …, performance_<environment>.json)
     reports/performance_<environment>.json   the newest benchmark
 
 Everything that gets in passes the redactor first, also the files that the rollout's steps left.
@@ -13,7 +14,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from opsctl.redact import Redactor
 from opsctl.report_content import RolloutRecords, performance_of, report_of
 from opsctl.report_text import text_of
 
-_NUMBER = re.compile(r"([0-9]{4,})(\.json|\.txt)?")
+_NUMBER = re.compile(r"([0-9]{4,})(\.json|\.txt|\.html|\.md)?")
 LOG_SUFFIXES = (".log", ".events")
 
 
@@ -33,6 +34,8 @@ class Written:
 
     json: Path
     text: Path
+    html: Path
+    markdown: Path
     performance: Path | None = None
 
 
@@ -54,12 +57,26 @@ def write_report(
     warnings = [*report["warnings"], *damaged, *redactor.warnings]
     report["warnings"] = list(dict.fromkeys(warnings))
     written = Written(
-        directory / f"{name}.json", directory / f"{name}.txt", _performance(directory, report)
+        json=directory / f"{name}.json",
+        text=directory / f"{name}.txt",
+        html=directory / f"{name}.html",
+        markdown=directory / f"{name}.md",
+        performance=_performance(directory, report),
     )
     _write(written.json, _spelled(report))
     _write(written.text, text_of(report))
+    _write_pages(written, report, [_finite(gate) for gate in gates])
     forget_reports(directory, keep)
     return written
+
+
+def _write_pages(written: Written, report: Json, gates: Sequence[Json]) -> None:
+    # Imported here: they need the template engine, which no command that only looks should load.
+    from opsctl.report_html import html_of
+    from opsctl.report_markdown import markdown_of
+
+    _write(written.html, html_of(report, gates))
+    _write(written.markdown, markdown_of(report, gates))
 
 
 def read_report(directory: Path, number: int) -> Json | None:

@@ -89,9 +89,9 @@ class Chart:
 def svg(chart: Chart) -> str:
     """The chart as an SVG element. All text is escaped."""
     key = escape(chart.key, quote=True)
+    box, named = f'viewBox="0 0 {WIDTH} {HEIGHT}"', f'aria-labelledby="{key}-title {key}-desc"'
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-labelledby="{key}-title {key}-desc">',
+        f'<svg class="chart" {box} role="img" {named}>',
         f'<title id="{key}-title">{escape(chart.title)}</title>',
         f'<desc id="{key}-desc">{escape(chart.description)}</desc>',
         *_grid(chart),
@@ -112,7 +112,9 @@ def _grid(chart: Chart) -> Iterator[str]:
         x = _x(chart, value)
         yield f'<path class="grid" d="M{x} {TOP}V{bottom}"/>'
         anchor = "end" if x > right - 14 else "middle"
-        yield _text(min(x, WIDTH - 2) if anchor == "middle" else right + 8, bottom + 15, label, anchor)
+        yield _text(
+            min(x, WIDTH - 2) if anchor == "middle" else right + 8, bottom + 15, label, anchor
+        )
     yield f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>'
     yield _text((LEFT + right) / 2, HEIGHT - 6, chart.x.name, "middle")
 

@@ -156,7 +156,7 @@ def test_no_secret_gets_into_any_file_of_a_report(tmp_path: Path) -> None:
         "secret PIN is shorter than 4 characters and is not redacted",
     ]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) == 4
+    assert len(files) == 6
     assert [path.name for path in files if SECRET in path.read_text()] == []
 
 

@@ -1,4 +1,4 @@
-"""Pure: a gate's charts, each with the sentence and the table that say the same without a picture."""
+"""Pure: a gate's charts, each with a sentence and a table that say the same without a picture."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from opsctl.report_charts import (
 )
 from opsctl.report_html import words
 from opsctl.report_html.curves import (
+    PERCENTILES,
     TABLE_ROWS_MAX,
     Distribution,
     Trace,
@@ -73,7 +74,7 @@ def _ratio_figure(gate: Gate, metric: str, course: Trace, prefix: str) -> Figure
     summary = f"new against old: {estimate}, 95 % confidence: {bounds}"
     x_name = "seconds since the measurement began" if course.unit == "seconds" else "pairs"
     title = f"Change of {label}"
-    marks = [
+    marks: list[Line | Band | Level] = [
         Band("band", [(x, low, high) for x, _, low, high in course.points]),
         Level("zero", 0.0, ""),
         *_margin_levels(tolerated, refused),
@@ -92,9 +93,9 @@ def _ratio_figure(gate: Gate, metric: str, course: Trace, prefix: str) -> Figure
 
 def _margin_levels(tolerated: float | None, refused: float | None) -> Iterator[Level]:
     if tolerated is not None:
-        yield Level("tolerated", tolerated, f"tolerated +{tolerated:g} %")
+        yield Level("tolerated", tolerated, f"tolerated {words.margin(tolerated)}")
     if refused is not None:
-        yield Level("refused", refused, f"refused +{refused:g} %")
+        yield Level("refused", refused, f"refused {words.margin(refused)}")
 
 
 def _x_axis(name: str, course: Trace) -> Axis:
@@ -110,7 +111,7 @@ def _change_axis(course: Trace, margins: Sequence[float]) -> Axis:
     low = min([*seen, -high / 4]) * ROOM
     if margins:
         # Bounds that are still far away say nothing: the margins stay readable.
-        reach = 3.0 * max(max(margins), 1.0)
+        reach = 3.0 * max(*margins, 1.0)
         high, low = min(high, reach), max(low, -reach)
         ends = [value for value in course.points[-1][1:] if value is not None]
         high, low = max([high, *ends]), min([low, *ends])
@@ -210,8 +211,8 @@ def _distributions(size: str, old: Gate, new: Gate, prefix: str) -> Figure | Non
         marks=[Line(arm, made.points) for arm, made in found.items()],
     )
     rows = tuple(
-        (f"{percent:g} %", *(words.milliseconds(made.percentiles[percent]) for made in found.values()))
-        for percent in next(iter(found.values())).percentiles
+        (f"{at:g} %", *(words.milliseconds(made.percentiles[at]) for made in found.values()))
+        for at in PERCENTILES
     )
     slowest = ("slowest", *(words.milliseconds(made.slowest_ms) for made in found.values()))
     columns = ("answered", *(names[arm] for arm in found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def html_of(report: Report, gates: Sequence[Gate] = ()) -> str:
     )
 
 
+@functools.cache
 def _environment() -> jinja2.Environment:
     import jinja2
     from markupsafe import Markup

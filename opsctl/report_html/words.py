@@ -17,6 +17,9 @@ Tone = Literal["good", "bad", "open"]
 UNKNOWN = "–"
 """What stands where a figure is missing."""
 
+NARROW = "\u00a0"
+"""Between a figure and its unit no line breaks."""
+
 PERCENT = 100.0
 
 ENDINGS: Mapping[str, tuple[Tone, str]] = {
@@ -33,9 +36,11 @@ ENDINGS: Mapping[str, tuple[Tone, str]] = {
 
 GATE_TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad"}
 
-# Control characters (a terminal's colours, a NUL) and those that turn the direction of text around,
-# which can make a line read as another one. Tab and line feed stay.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
+    "\u202a-\u202e\u2066-\u2069"  # turn text around: a line reads as another one
+    "\ud800-\udfff\ufffe\uffff]"  # no characters at all
+)
 
 
 def visible(text: str) -> str:
@@ -49,7 +54,7 @@ def ending(report: Report) -> tuple[Tone, str]:
     outcome = str(report["outcome"])
     tone, words = ENDINGS.get(outcome, ("bad", f"{{candidate}}: {outcome.replace('_', ' ')}"))
     headline = words.replace("{candidate}", str(report["candidate"]))
-    return tone, headline[0].upper() + headline[1:] if words[0] != "{" else headline
+    return tone, headline if words[0] == "{" else headline[0].upper() + headline[1:]
 
 
 def serving(report: Report) -> str:
@@ -66,7 +71,8 @@ def reason(report: Report) -> str:
     if report["outcome"] == "open":
         return _where_it_stands(report)
     if report["exit_code"] == 0 and benchmark and benchmark["reason"]:
-        return sentence(f"{given}; the benchmark says {benchmark['outcome']}: {benchmark['reason']}")
+        said = f"the benchmark says {benchmark['outcome']}: {benchmark['reason']}"
+        return sentence(f"{given}; {said}")
     return sentence(given)
 
 
@@ -82,10 +88,12 @@ def _where_it_stands(report: Report) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital letter and a full stop, unless it begins with a name of opsctl's."""
-    if not text:
+    """With a full stop, and a capital letter unless it begins with a name as r12 or p50 are."""
+    if not text.strip():
         return ""
-    capital = text if any(sign.isdigit() for sign in text.split()[0]) else text[0].upper() + text[1:]
+    first = text.split()[0]
+    named = any(sign.isdigit() for sign in first)
+    capital = text if named else text[0].upper() + text[1:]
     return capital if capital[-1] in ".!?" else f"{capital}."
 
 
@@ -105,7 +113,7 @@ def metric_label(metric: str) -> str:
     name, _, size = metric.partition(":")
     if size:
         return f"{name}, batch size {size}"
-    return f"{name}, all batch sizes" if name == "p99" else name
+    return f"{name}, all sizes" if name == "p99" else name
 
 
 def margins(gate: Gate, metric: str) -> tuple[float | None, float | None]:
@@ -115,14 +123,28 @@ def margins(gate: Gate, metric: str) -> tuple[float | None, float | None]:
     return settings.get(f"tolerated_{name}_percent"), settings.get(f"refused_{name}_percent")
 
 
+UNSOUND = ("environment", "too_few", "no_answer")
+"""Kinds of reasons for which the evidence decides nothing, whatever it says."""
+
+
+def sound(gate: Gate) -> bool:
+    """Whether the gate's data may decide anything."""
+    return gate.get("reason_kind") not in UNSOUND
+
+
 def judgement(gate: Gate, metric: str) -> tuple[Tone, str]:
     """What the evidence says of one metric."""
     proved = gate["metrics"][metric].get("proved_at_pair")
     if gate["outcome"] == "fail" and gate.get("deciding_metric") == metric:
         return "bad", "worse"
     if proved is not None:
-        return "good", f"proved good after {count(proved)} pairs"
+        return "good" if sound(gate) else "open", f"proved good after {count(proved)} pairs"
     return "open", "undecided"
+
+
+def margin(value: float) -> str:
+    """A margin of opsctl.yaml as it is written there."""
+    return f"+{value:g}{NARROW}%"
 
 
 def change(ratio: float | None) -> str:
@@ -132,7 +154,7 @@ def change(ratio: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """A change in percent with its sign."""
-    return UNKNOWN if value is None else f"{round(value, 1) + 0.0:+,.1f} %"
+    return UNKNOWN if value is None else f"{round(value, 1) + 0.0:+,.1f}{NARROW}%"
 
 
 def interval(entry: Mapping[str, Any]) -> str:
@@ -154,12 +176,12 @@ def digits(value: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """A latency."""
-    return UNKNOWN if value is None else f"{digits(value)} ms"
+    return UNKNOWN if value is None else f"{digits(value)}{NARROW}ms"
 
 
 def seconds(value: float | None) -> str:
     """A duration."""
-    return UNKNOWN if value is None else f"{value:,.1f} s"
+    return UNKNOWN if value is None else f"{value:,.1f}{NARROW}s"
 
 
 def count(value: float | None) -> str:
