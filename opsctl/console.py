@@ -26,6 +26,10 @@ REDRAW_S = 0.2
 """How often the live line of a terminal moves."""
 
 
+ANNOTATED_OTHERWISE = ("error", "differences")
+"""Outcomes with an exit code that are annotated already, or are no failure."""
+
+
 class Console:
     """Where events go. `redact` is applied to every text that leaves."""
 
@@ -94,6 +98,9 @@ class Console:
     def result(self, data: Mapping[str, Any], text: str) -> None:
         """The outcome: `text` on stdout for people, the object for programs."""
         self._stop_live()
+        # A rollout that was refused ended in order, and yet it failed the job that began it.
+        if data.get("exit_code") and data["outcome"] not in ANNOTATED_OTHERWISE:
+            self._annotate("error", text)
         if self.output == "text":
             print(self.clean(text), file=self.out, flush=True)
         elif self.output == "json":
