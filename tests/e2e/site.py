@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,10 +100,14 @@ class Site:
         self.project.change(Candidate("code"), self.changes)
         return self
 
+    def raw(self, *arguments: str, **env: str) -> shell.Completed:
+        """Run a command as people type it, without `-o json`."""
+        argv = [sys.executable, "-m", "opsctl.cli", *arguments]
+        return shell.run(argv, timeout_s=120, cwd=self.project.root, env=self.opsctl.env(**env))
+
     def text(self, *arguments: str) -> str:
-        """What a command prints for people, stdout and stderr."""
-        argv = [word for word in self.opsctl.argv(*arguments) if word not in ("-o", "json")]
-        done = shell.run(argv, timeout_s=60, cwd=self.project.root, env=self.opsctl.env())
+        """What a command that succeeds prints for people, stdout and stderr."""
+        done = self.raw(*arguments)
         assert done.exit_code == 0, done.stderr
         return done.stdout + done.stderr
 
