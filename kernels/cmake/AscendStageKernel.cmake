@@ -1,0 +1,13 @@
+# ascend_stage_kernel(KERNELS_DIR FOLDER OUTPUT): OUTPUT/FOLDER with the entry file of an operator
+# and every header that it needs, side by side. Includes lose their folders, nothing else changes.
+function(ascend_stage_kernel kernels_dir folder output)
+  file(GLOB sources ${kernels_dir}/${folder}/op_kernel/*.cpp ${kernels_dir}/${folder}/*.h
+       ${kernels_dir}/common/elementwise_tiling.h ${kernels_dir}/common/tile_copy.h)
+  foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME)
+    file(READ ${source} text)
+    string(REGEX REPLACE "#include \"\\.\\./([a-z_]+/)?" "#include \"" text "${text}")
+    file(CONFIGURE OUTPUT ${output}/${folder}/${name} CONTENT "${text}" @ONLY)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  endforeach()
+endfunction()
