@@ -46,6 +46,7 @@ def holding(tmp_path: Path, target: Renewals) -> Attendance:
 
 def test_nothing_happens_when_nothing_is_the_matter(holding: Attendance) -> None:
     holding.interrupt()
+    assert holding.epoch == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
