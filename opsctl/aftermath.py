@@ -25,11 +25,15 @@ def finish(session: Session, rollout: deploy.Rollout, progress: Progress) -> Non
     assert progress.closed is not None
     event: Event = "failed" if progress.closed["exit_code"] else "finished"
     deliveries = tell(rollout, event, progress)
-    try:
-        write_report(session, rollout, progress, deliveries)
-        _prune(session, rollout)
-    except (OpsctlError, OSError) as error:
-        rollout.scene.console.warn(f"after the rollout: {error}")
+    for after in (
+        lambda: write_report(session, rollout, progress, deliveries),
+        lambda: _prune(session, rollout),
+    ):
+        try:
+            after()
+        except Exception as error:  # noqa: BLE001  (nothing here may change how it ended)
+            name = "" if isinstance(error, OpsctlError) else f"{type(error).__name__}: "
+            rollout.scene.console.warn(f"after the rollout: {name}{error}")
 
 
 def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = "") -> list[Json]:
