@@ -55,9 +55,15 @@ class GateCourse:
         self.random = random.Random(request.seed + 1)
         self.verdict: Verdict | None = None
         self.late = 0
+        self.spent_s = 0.0
         self.raw = RawLog(request.progress_path, request.seed)
         self.blocks: list[tuple[float, int]] = []
         """When each p50 block was full (seconds since the start), and its batch size."""
+        self.started = self.told = time.monotonic()
+
+    def begin(self, spent_s: float) -> None:
+        """Start the clock, with that much of the budget used up."""
+        self.spent_s = spent_s
         self.started = self.told = time.monotonic()
 
     @property
@@ -108,7 +114,7 @@ class GateCourse:
             self.verdict = self.limits.broken()
         if self.verdict is not None:
             return "now"
-        over = self.elapsed >= self.request.gate.budget_s
+        over = self.spent_s + self.elapsed >= self.request.gate.budget_s
         return "drain" if over or self._enough() else ""
 
     def _enough(self) -> bool:

@@ -24,11 +24,23 @@ P50_MIXTURE = 0.1
 P99_MIXTURE = 0.15
 """Prior variances of lambda (simulated: a third or three times as much is no faster)."""
 
+RATE_BLOCK = 4
+"""Slice pairs of full load ranked together for throughput: few, as each takes a second."""
+
+RATE_MIXTURE = 4.0
+"""Prior variance of lambda for throughput: slices differ little by chance, so lambda is large (14
+pairs that all lean one way prove a fail, where 0.1 would need 28)."""
+
+RATE_TOLERATED = 1.02
+RATE_REFUSED = 1.05
+"""Longer time a request under full load that is no regression, and that must be ruled out."""
+
 PERCENT = 100.0
 
 
 class Evidence(Protocol):
-    """What a judge decides from. Metrics are named `p50:<batch size>`, `p99`, `errors`."""
+    """What a judge decides from. Metrics are named `p50:<batch size>`, `p99`, `errors`,
+    `throughput`."""
 
     @property
     def pairs(self) -> int:
@@ -132,6 +144,8 @@ class PairEvidence:
         self.gate = gate
         self.medians = {size: Track(rule_of("p50", gate)) for size in batch_sizes}
         self.tails = {size: Track(rule_of("p99", gate)) for size in batch_sizes}
+        self.rates = Track(Rule(0.5, RATE_BLOCK, RATE_MIXTURE, RATE_TOLERATED, RATE_REFUSED))
+        """Seconds a request under full load, of slice pairs (metric `throughput`)."""
         self.failures = Failures()
 
     @property
@@ -159,6 +173,7 @@ class PairEvidence:
         result["errors"] = stats.log_e_discordant(
             self.failures.candidate_only, self.failures.baseline_only
         )
+        result["throughput"] = self.rates.at_tolerated.log_e_above(RATE_MIXTURE)
         return result
 
     def log_e_pass(self) -> dict[str, float]:
@@ -174,6 +189,7 @@ class PairEvidence:
             self.gate.refused_error_rate,
             above=False,
         )
+        result["throughput"] = self.rates.at_refused.log_e_below(RATE_MIXTURE)
         return result
 
     def tail(self, *, refused: bool) -> Sums:

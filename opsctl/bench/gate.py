@@ -10,14 +10,18 @@ import math
 from collections.abc import Sequence
 
 from opsctl.bench import stats
-from opsctl.bench.evidence import Evidence, PairEvidence
+from opsctl.bench.evidence import RATE_REFUSED, Evidence, PairEvidence
 from opsctl.bench.report import Verdict
 from opsctl.config import settings
 
 P50_WEIGHT = 0.6
 P99_WEIGHT = 0.3
 ERROR_WEIGHT = 0.1
-"""Shares of alpha; p50's is split evenly over the batch sizes. Metrics left out give theirs up."""
+THROUGHPUT_WEIGHT = 0.15
+"""Shares of alpha, scaled to sum to 1 over the metrics that are asked for; p50's is split evenly
+over the batch sizes."""
+
+RAW_WEIGHTS = {"p99": P99_WEIGHT, "errors": ERROR_WEIGHT, "throughput": THROUGHPUT_WEIGHT}
 
 MIN_PAIRS_A_SIZE = 100
 """Least pairs of each batch size before a verdict (fewer if `gate.min_pairs` is)."""
@@ -86,20 +90,22 @@ class Judge:
             "p50": f"+{self.gate.refused_p50_percent:g} % p50",
             "p99": f"+{self.gate.refused_p99_percent:g} % p99",
             "errors": f"{self.gate.refused_error_rate:.2%} more errors",
+            "throughput": f"-{1 - 1 / RATE_REFUSED:.1%} throughput",
         }
-        return ", ".join(words[name] for name in ("p50", "p99", "errors") if name in self.metrics)
+        return ", ".join(word for name, word in words.items() if name in self.metrics)
 
     def names(self) -> list[str]:
-        """The metrics that decide: `p50:<batch size>` …, `p99`, `errors`."""
+        """The metrics that decide: `p50:<batch size>` …, `p99`, `errors`, `throughput`."""
         result = []
         if "p50" in self.metrics:
             result += [f"p50:{size}" for size in self.batch_sizes]
-        return result + [name for name in ("p99", "errors") if name in self.metrics]
+        return result + [name for name in RAW_WEIGHTS if name in self.metrics]
 
     def weights(self) -> dict[str, float]:
         """Each deciding metric's share of alpha; they sum to 1."""
-        raw = {"p99": P99_WEIGHT, "errors": ERROR_WEIGHT}
-        parts = {name: raw.get(name, P50_WEIGHT / len(self.batch_sizes)) for name in self.names()}
+        parts = {
+            name: RAW_WEIGHTS.get(name, P50_WEIGHT / len(self.batch_sizes)) for name in self.names()
+        }
         total = sum(parts.values())
         return {name: part / total for name, part in parts.items()}
 

@@ -18,6 +18,7 @@ from opsctl.bench.figures import Record, summary_ms
 from opsctl.bench.load import LoadPlan
 from opsctl.bench.report import GateReport, GateRequest, Verdict
 from opsctl.bench.session import CpuMeter, Session, session
+from opsctl.bench.throughput import METRIC, Throughput
 from opsctl.bench.trace import ratio_traces
 from opsctl.model import Json
 
@@ -83,6 +84,11 @@ def _measured(
     plan = planned(request, warm, steering)
     tell(plan_sentence(request, plan))
     course = GateCourse(request, steering, tell=tell, interrupt=interrupt)
+    throughput = None
+    if METRIC in request.gate.metrics and not course.single:
+        throughput = Throughput(opened, course.judge, course.evidence)
+        throughput.run(interrupt)
+        course.begin(course.elapsed)
     meter = CpuMeter(pids)
     try:
         opened.drive(course)
@@ -111,6 +117,7 @@ def _measured(
         "block_times": [[round(at, 3), size] for at, size in course.blocks],
         "batch_sizes": course.batches(),
         "metrics": metrics,
+        "throughput": None if throughput is None else throughput.report(),
     }
     return GateReport(verdict.outcome, verdict.reason, verdict.kind, data)
 

@@ -27,7 +27,10 @@ class Saturation:
         self.finished = pool.loop.create_future()
 
     async def run(self, interrupt: Callable[[], None], timeout_s: float) -> float:
-        """Requests answered a second. What `interrupt` raises comes out at once."""
+        """Requests answered a second; the last ones are waited for, but not counted.
+
+        What `interrupt` raises comes out at once.
+        """
         started = time.monotonic()
         self.deadline = started + self.seconds
         ticking = self.pool.loop.call_later(TICK_S, self._tick, interrupt, timeout_s)
@@ -50,6 +53,7 @@ class Saturation:
     def _done(self, job: Job) -> None:
         self.on_way.discard(job)
         if time.monotonic() >= self.deadline:
+            self._end_when_drained()
             return
         if job.error:
             self.failed += 1
@@ -74,13 +78,16 @@ class Saturation:
         now = time.monotonic()
         for job in [one for one in self.on_way if now - one.scheduled > timeout_s]:
             job.failed("timeout")
+        self.pool.loop.call_later(TICK_S, self._tick, interrupt, timeout_s)
         if now >= self.deadline:
+            self._end_when_drained()
+
+    def _end_when_drained(self) -> None:
+        if not self.on_way and not self.finished.done():
             self.finished.set_result(None)
-        else:
-            self.pool.loop.call_later(TICK_S, self._tick, interrupt, timeout_s)
 
     def _abandon(self) -> None:
-        """What is still on its way is not waited for; its connections close."""
+        """After an interrupt, what is on its way is not waited for; its connections close."""
         for job in list(self.on_way):
             job.done = True
             if job.connection is not None:

@@ -127,6 +127,7 @@ class SliceEvidence:
         }
         result["p99"] = self._tail(refused=False).log_e_above(P99_MIXTURE)
         result["errors"] = self.errors.log_e_above(ERROR_MIXTURE)
+        result["throughput"] = 0.0
         return result
 
     def log_e_pass(self) -> dict[str, float]:
@@ -143,6 +144,7 @@ class SliceEvidence:
             self.gate.refused_error_rate,
             above=False,
         )
+        result["throughput"] = 0.0
         return result
 
     def _tail(self, *, refused: bool) -> Sums:

@@ -130,6 +130,8 @@ def ratio_traces(judge: Judge, evidence: PairEvidence, blocks: Sequence[tuple[fl
             size = int(name.partition(":")[2])
             times = [at for at, of in blocks if of == size]
             result[name] |= _traced(evidence.medians[size], times)
+        elif name == "throughput":
+            result[name] |= _traced(evidence.rates, ())
         elif name == "p99":
             result[name] |= _traced_tail(evidence)
     return result

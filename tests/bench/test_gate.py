@@ -110,3 +110,20 @@ def test_a_last_short_block_still_counts() -> None:
 def test_metrics_have_names_for_people() -> None:
     assert label("p50:16") == "p50 of batch size 16"
     assert label("errors") == "errors"
+
+
+def test_throughput_is_judged_by_slices_of_full_load() -> None:
+    gate = Gate(metrics=("throughput",))
+    for slower, expected in ((1.0, "log_e_pass"), (1.05, "log_e_fail")):
+        evidence = PairEvidence(gate, (1,))
+        seconds = 0.01 * RANDOM.lognormal(0, 0.02, (2, 60))
+        evidence.rates.add(seconds[0].tolist(), (slower * seconds[1]).tolist())
+        found = getattr(evidence, expected)()["throughput"]
+        assert found >= math.log(1 / gate.alpha)
+
+
+def test_throughput_takes_its_weight_from_the_others() -> None:
+    weights = Judge(Gate(metrics=("p50", "p99", "errors", "throughput")), SIZES).weights()
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert weights["throughput"] == pytest.approx(0.15 / 1.15)
+    assert weights["p50:1"] == pytest.approx(0.15 / 1.15)

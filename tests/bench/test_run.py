@@ -264,3 +264,35 @@ def test_four_batch_sizes_share_one_stream_and_all_are_judged(tmp_path: Path) ->
     assert set(report.data["metrics"]) == {
         "p50:1", "p50:4", "p50:16", "p50:32", "errors",
     }  # fmt: skip
+
+
+def test_a_candidate_that_can_answer_less_fails_for_its_throughput() -> None:
+    gate = replace(SHORT, metrics=("throughput", "errors"), budget_s=240.0)
+    with running(EQUAL) as old, running(replace(EQUAL, service_ms=2.0)) as new:
+        report = gated(request(old, new, gate=gate))
+    assert (report.outcome, report.reason_kind) == ("fail", "regression")
+    assert report.reason == "the candidate is worse in throughput"
+    rates = report.data["throughput"]
+    assert rates["candidate"]["instances_per_s"] < rates["baseline"]["instances_per_s"]
+    assert len(rates["candidate"]["slices"]) == len(rates["baseline"]["slices"]) >= 4
+
+
+def test_a_benchmark_of_one_arm_reports_latency_and_capacity_of_each_batch_size(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "requests.jsonl").write_text("\n".join(str(n) for n in range(50)))
+    load = replace(LOAD, body=None, requests_file="requests.jsonl", batch_sizes=(1, 16))
+    with running(EQUAL) as served:
+        asked = bench.BenchRequest(
+            served.endpoint, load, tmp_path, seed=1, seconds_a_size=1.0, release="r3"
+        )
+        reports = [bench.measure(asked, tell=silent, interrupt=never).to_dict() for _ in range(2)]
+    figures = reports[0]["batch_sizes"]["16"]
+    assert reports[0]["release"] == "r3"
+    assert figures["candidate"]["errors"] == 0
+    capacity = figures["capacity"]
+    assert capacity["instances_per_s"] == 16 * capacity["requests_per_s"] > 0
+    assert capacity["requests_per_s"] <= 2100, "0.5 ms of CPU a request allows no more"
+    compared = bench.compare(*json.loads(json.dumps(reports)))
+    assert [change.metric for change in compared.changes] == ["p50", "p90", "p99"] * 2
+    assert len(compared.cautions) == 1
