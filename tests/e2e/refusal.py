@@ -43,6 +43,7 @@ def refuse(site: Site, candidate: Candidate, *, met: bool = False) -> Refusal:
     with site.users() as users:
         result = site.deploy(candidate)
     assert (result.exit_code, result.data["outcome"]) == (10, "rolled_back"), result.stderr
+    assert "after the rollout:" not in result.stderr, result.stderr
     assert result.data["serving_release"] == site.serving == old
     assert site.pids(old) == before
     assert {r["release"]: r["restarts"] for r in site.replicas()}[old] == 0

@@ -80,6 +80,7 @@ class Site:
         """Run a command that must succeed."""
         result = self.run(*arguments, **env)
         assert result.exit_code == 0, f"opsctl {arguments}: {result.exit_code}\n{result.stderr}"
+        assert "after the rollout:" not in result.stderr, result.stderr
         return result
 
     def deploy(self, candidate: Candidate | None = None, *arguments: str, **env: str) -> Result:
