@@ -32,6 +32,7 @@ void Checker::Start(const char* operator_name, int64_t core, const uint8_t* unif
     global_ = std::move(global);
     blocks_.assign(kUnifiedBufferBytes / kBlockBytes, Block{});
     clocks_ = {};
+    busy_ = {};
     flags_.clear();
 }
 
@@ -157,6 +158,19 @@ void Checker::Unmap(const void* address, uint64_t bytes) {
     }
 }
 
+void Checker::Spend(pipe_t pipe, double cycles) {
+    if (pipe != PIPE_S) Order(pipe, clocks_[PIPE_S]);
+    clocks_[pipe].cycles += cycles;
+    busy_[pipe] += cycles;
+}
+
+CycleEstimate Checker::Estimate() const {
+    CycleEstimate estimate;
+    estimate.busy = busy_;
+    for (const Clock& clock : clocks_) estimate.total = std::max(estimate.total, clock.cycles);
+    return estimate;
+}
+
 Clock Checker::After(pipe_t pipe) {
     return clocks_[pipe];
 }
@@ -165,6 +179,7 @@ void Checker::Order(pipe_t pipe, const Clock& clock) {
     for (int other = 0; other < kPipeCount; ++other) {
         clocks_[pipe][other] = std::max(clocks_[pipe][other], clock[other]);
     }
+    clocks_[pipe].cycles = std::max(clocks_[pipe].cycles, clock.cycles);
 }
 
 void Checker::OrderAll() {

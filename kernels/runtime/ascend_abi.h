@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define ASCEND_ABI_VERSION 1
+#define ASCEND_ABI_VERSION 2
 #define ASCEND_MAX_SIZES 8
 #define ASCEND_MAX_TENSORS 8
 #define ASCEND_TILING_BYTES 256
@@ -55,6 +55,15 @@ typedef struct {
                int32_t core_begin, int32_t core_end, AscendError* error);
 } AscendOperator;
 
+/* What a run is estimated to take on the SoC, by cpusim's model: cycles until the last core is
+ * done, and the cycles that the pipes of all cores work (scalar, vector, cube, copies). */
+enum { ASCEND_PIPE_S, ASCEND_PIPE_V, ASCEND_PIPE_M, ASCEND_PIPE_MTE1, ASCEND_PIPE_MTE2,
+       ASCEND_PIPE_MTE3, ASCEND_PIPE_COUNT };
+typedef struct {
+    double total_cycles;
+    double busy_cycles[ASCEND_PIPE_COUNT];
+} AscendEstimate;
+
 /* All operators of one build: the kernels for one instruction set, fast or checked. */
 typedef struct {
     int32_t abi_version;
@@ -62,6 +71,9 @@ typedef struct {
     int32_t npu_arch;    /* the SoC family whose rules it follows */
     int32_t operator_count;
     const AscendOperator* const* operators;
+    /* Runs all cores of a plan and estimates; NULL in the fast builds, which count nothing. */
+    int (*estimate)(const AscendOperator* op, const AscendProblem* problem, const AscendPlan* plan,
+                    const AscendTensor* tensors, AscendEstimate* estimate, AscendError* error);
 } AscendLibrary;
 
 /* The build called `variant`, or for NULL the fastest that this CPU can run; NULL on failure. */

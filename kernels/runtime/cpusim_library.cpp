@@ -1,15 +1,21 @@
 // The table of operators of one build. A new operator is one row here.
 #include "ascend_abi.h"
 #include "cpusim/arch.h"
+#include "cpusim_operator.h"
 
 namespace ascend_ops {
 
 extern const AscendOperator kEmbeddingDenseGrad;
 extern const AscendOperator kSigmoid;
 extern const AscendOperator kSigmoidGrad;
+extern const AscendOperator kSigmoidNaive;
 
 namespace {
-const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kSigmoid, &kSigmoidGrad};
+const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kSigmoid, &kSigmoidGrad,
+#if CPUSIM_CHECKED
+                                            &kSigmoidNaive  // to compare estimates with
+#endif
+};
 }
 
 }  // namespace ascend_ops
@@ -18,6 +24,12 @@ extern "C" __attribute__((visibility("default"))) const AscendLibrary* ascend_va
     static const AscendLibrary library = {
         ASCEND_ABI_VERSION, ASCEND_VARIANT, cpusim::kArch,
         static_cast<int32_t>(sizeof ascend_ops::kOperators / sizeof ascend_ops::kOperators[0]),
-        ascend_ops::kOperators};
+        ascend_ops::kOperators,
+#if CPUSIM_CHECKED
+        ascend_ops::EstimateCycles
+#else
+        nullptr
+#endif
+    };
     return &library;
 }

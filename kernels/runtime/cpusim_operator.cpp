@@ -1,5 +1,6 @@
 #include "cpusim_operator.h"
 
+#include <algorithm>
 #include <memory>
 #include <new>
 
@@ -40,6 +41,17 @@ class CoreScope {
 };
 
 #if CPUSIM_CHECKED
+// Where the cores of this thread add what they took, while somebody estimates.
+thread_local AscendEstimate* t_estimate = nullptr;
+
+void AddEstimate(const cpusim::CycleEstimate& core) {
+    if (t_estimate == nullptr) return;
+    t_estimate->total_cycles = std::max(t_estimate->total_cycles, core.total);
+    for (int pipe = 0; pipe < ASCEND_PIPE_COUNT; ++pipe) {
+        t_estimate->busy_cycles[pipe] += core.busy[static_cast<size_t>(pipe)];
+    }
+}
+
 void StartChecker(const char* name, int64_t core, const AscendTensor* tensors, int32_t count) {
     std::vector<std::pair<const uint8_t*, uint64_t>> global;
     for (int32_t i = 0; i < count; ++i) {
@@ -83,6 +95,7 @@ int RunCores(const char* name, KernelBody body, [[maybe_unused]] int32_t tensor_
             CoreScope scope(index, plan->core_count);
             StartChecker(name, index, tensors, tensor_count);
             body(tensors, tiling);
+            AddEstimate(cpusim::ThisCore().checker.Estimate());
             const bool adds = cpusim::ThisCore().atomic != cpusim::AtomicMode::kNone;
             const auto touched = cpusim::ThisCore().checker.Finish(adds);
             accesses.insert(accesses.end(), touched.begin(), touched.end());
@@ -101,5 +114,16 @@ int RunCores(const char* name, KernelBody body, [[maybe_unused]] int32_t tensor_
 #endif
     return ASCEND_OK;
 }
+
+#if CPUSIM_CHECKED
+int EstimateCycles(const AscendOperator* op, const AscendProblem* problem, const AscendPlan* plan,
+                   const AscendTensor* tensors, AscendEstimate* estimate, AscendError* error) {
+    *estimate = AscendEstimate{};
+    t_estimate = estimate;
+    const int code = op->run(problem, plan, tensors, 0, plan->core_count, error);
+    t_estimate = nullptr;
+    return code;
+}
+#endif
 
 }  // namespace ascend_ops

@@ -44,6 +44,12 @@ inline uint32_t ElementBytes(int32_t dtype) { return dtype == ASCEND_FLOAT ? 4 :
 int PlanElementwise(TilingStatus status, const ElementwiseTiling& tiling, const char* name,
                     AscendPlan* plan, AscendError* error);
 
+#if CPUSIM_CHECKED
+// The estimate of AscendLibrary.
+int EstimateCycles(const AscendOperator* op, const AscendProblem* problem, const AscendPlan* plan,
+                   const AscendTensor* tensors, AscendEstimate* estimate, AscendError* error);
+#endif
+
 // Runs `body` for the cores [begin, end), each with a fresh Unified Buffer.
 int RunCores(const char* name, KernelBody body, int32_t tensor_count, const AscendPlan* plan,
              const AscendTensor* tensors, int32_t begin, int32_t end, AscendError* error);

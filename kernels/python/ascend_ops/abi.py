@@ -15,6 +15,7 @@ from ascend_ops.errors import LibraryError, ViolationError
 MAX_SIZES: Final = 8
 TILING_BYTES: Final = 256
 INVALID: Final = 1
+PIPES: Final = ("scalar", "vector", "cube", "copy_l1", "copy_in", "copy_out")
 
 # Types in the order of the ABI's numbers.
 DTYPES: Final[tuple[np.dtype[Any], ...]] = (
@@ -58,6 +59,21 @@ class _Operator(ctypes.Structure):
     ]
 
 
+class _Estimate(ctypes.Structure):
+    _fields_ = [("total_cycles", ctypes.c_double), ("busy_cycles", ctypes.c_double * len(PIPES))]
+
+
+_EstimateFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(_Operator),
+    ctypes.POINTER(_Problem),
+    ctypes.POINTER(_Plan),
+    ctypes.POINTER(_Tensor),
+    ctypes.POINTER(_Estimate),
+    ctypes.POINTER(_Error),
+)
+
+
 class _Library(ctypes.Structure):
     _fields_ = [
         ("abi_version", ctypes.c_int32),
@@ -65,7 +81,20 @@ class _Library(ctypes.Structure):
         ("npu_arch", ctypes.c_int32),
         ("operator_count", ctypes.c_int32),
         ("operators", ctypes.POINTER(ctypes.POINTER(_Operator))),
+        ("estimate", _EstimateFunction),
     ]
+
+
+@dataclass(frozen=True)
+class CycleEstimate:
+    """What a call is estimated to take on the SoC, in cycles: no measurement.
+
+    `total` is when the last core is done; `busy` how long each pipe works, all cores together.
+    """
+
+    total: float
+    busy: dict[str, float]
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -111,7 +140,8 @@ def load_library(variant: str | None = None) -> Library:
         raise LibraryError(error.text.decode(errors="replace"))
     table = found.contents
     operators = [table.operators[i] for i in range(table.operator_count)]
-    named = {entry.contents.name.decode(): Operator(entry) for entry in operators}
+    estimate = table.estimate or None
+    named = {entry.contents.name.decode(): Operator(entry, estimate) for entry in operators}
     return Library(table.variant.decode(), table.npu_arch, named)
 
 
@@ -120,11 +150,22 @@ def _raise(code: int, error: _Error) -> None:
     raise ValueError(text) if code == INVALID else ViolationError(text)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A planned call; it holds the workspace until the call is over."""
+
+    problem: _Problem
+    plan: _Plan
+    tensors: "ctypes.Array[_Tensor]"
+    workspace: NDArray[np.uint8]
+
+
 class Operator:
     """One operator of one build. Calls share no state, so threads may call it at once."""
 
-    def __init__(self, entry: "ctypes._Pointer[_Operator]") -> None:
+    def __init__(self, entry: "ctypes._Pointer[_Operator]", estimate: Any = None) -> None:
         self._entry = entry
+        self._estimate = estimate
         self.name: str = entry.contents.name.decode()
         self.tensor_count: int = entry.contents.tensor_count
 
@@ -136,18 +177,39 @@ class Operator:
         `sizes` are the operator's own numbers (its README). ValueError for sizes it refuses,
         ViolationError when the checked build finds that the kernel broke a rule.
         """
+        call = self._plan(arrays, dtype, sizes)
+        if call.plan.core_count == 0:
+            return
+        error = _Error()
+        code = _dispatcher().ascend_run(
+            self._entry, call.problem, call.plan, call.tensors, threads, error
+        )
+        if code:
+            _raise(code, error)
+
+    def estimate(
+        self, arrays: list[NDArray[Any]], dtype: np.dtype[Any], sizes: list[int]
+    ) -> CycleEstimate:
+        """Computes as `run` does, and estimates the cycles on the SoC; "checked" build only."""
+        if self._estimate is None:
+            raise ValueError(f'{self.name}: only the build "checked" estimates cycles')
+        call = self._plan(arrays, dtype, sizes)
+        estimate, error = _Estimate(), _Error()
+        code = self._estimate(self._entry, call.problem, call.plan, call.tensors, estimate, error)
+        if code:
+            _raise(code, error)
+        busy = dict(zip(PIPES, estimate.busy_cycles, strict=True))
+        return CycleEstimate(estimate.total_cycles, busy, call.plan.core_count)
+
+    def _plan(self, arrays: list[NDArray[Any]], dtype: np.dtype[Any], sizes: list[int]) -> _Call:
         error = _Error()
         problem = _Problem(DTYPES.index(dtype), (ctypes.c_int64 * MAX_SIZES)(*sizes))
         plan = _Plan()
         code = self._entry.contents.plan(problem, plan, error)
         if code:
             _raise(code, error)
-        if plan.core_count == 0:
-            return
         workspace = np.empty(plan.workspace_bytes, np.uint8)
         tensors = (_Tensor * (len(arrays) + 1))(
             *[_Tensor(array.ctypes.data, array.nbytes) for array in [*arrays, workspace]]
         )
-        code = _dispatcher().ascend_run(self._entry, problem, plan, tensors, threads, error)
-        if code:
-            _raise(code, error)
+        return _Call(problem, plan, tensors, workspace)

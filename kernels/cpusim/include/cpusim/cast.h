@@ -60,6 +60,8 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
         detail::CheckOverlap(dst, src, count, "Cast");
         cpusim::ObserveRead(PIPE_V, src.Bytes(), uint64_t{count} * sizeof(U), "Cast");
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), uint64_t{count} * sizeof(T), "Cast");
+        constexpr uint64_t kWider = sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U);
+        cpusim::ObserveCycles(PIPE_V, cpusim::VectorCycles(count * kWider));
         const bool exact = cpusim::kSame<T, float> && cpusim::kOneOf<U, half, bfloat16_t>;
         cpusim::Require(exact == (roundMode == RoundMode::CAST_NONE) || !cpusim::kSame<T, float>,
                         "Cast", "a widening cast takes CAST_NONE", dst.Bytes());

@@ -18,7 +18,20 @@ namespace cpusim {
 using AscendC::TPosition;
 
 inline constexpr int kPipeCount = 8;
-using Clock = std::array<uint32_t, kPipeCount>;
+
+// How far each pipe has come, and the estimated cycle at which that was.
+struct Clock {
+    std::array<uint32_t, kPipeCount> ticks{};
+    double cycles = 0;
+    uint32_t& operator[](int pipe) { return ticks[static_cast<size_t>(pipe)]; }
+    uint32_t operator[](int pipe) const { return ticks[static_cast<size_t>(pipe)]; }
+};
+
+// What a core is estimated to take: when its last pipe is done, and how long each pipe works.
+struct CycleEstimate {
+    double total = 0;
+    std::array<double, kPipeCount> busy{};
+};
 
 // A rule of the hardware that a kernel broke; the text names operator, core, tile and address.
 class Violation : public std::runtime_error {
@@ -57,6 +70,9 @@ class Checker {
     void Order(pipe_t pipe, const Clock& clock);   // `pipe` goes on only after `clock`
     void OrderAll();                               // every pipe waits for every other
     void CountTile() { ++tile_; }
+    // An instruction occupies `pipe` for so many cycles, from when its operands are there.
+    void Spend(pipe_t pipe, double cycles);
+    CycleEstimate Estimate() const;
     // Event flags that were set and not yet waited for, by (event, id).
     void SetFlag(int event, int id, pipe_t source);
     void WaitFlag(int event, int id, pipe_t destination);
@@ -74,7 +90,7 @@ class Checker {
         bool mapped = false;
         int8_t writer = -1;
         uint32_t write_time = 0;
-        Clock read_time{};
+        std::array<uint32_t, kPipeCount> read_time{};
     };
     // The time of a new instruction on `pipe`. The scalar pipe issues it, so that it comes after
     // all that the scalar pipe did.
@@ -93,6 +109,7 @@ class Checker {
     std::vector<std::pair<const uint8_t*, uint64_t>> global_;
     std::vector<Block> blocks_;
     std::array<Clock, kPipeCount> clocks_{};
+    std::array<double, kPipeCount> busy_{};
     struct Flag {
         int event;
         int id;

@@ -67,6 +67,13 @@ inline void ObserveGlobalStore([[maybe_unused]] const void* address,
 #endif
 }
 
+// An instruction of `pipe` takes so many cycles; see cycles.h for the model.
+inline void ObserveCycles([[maybe_unused]] pipe_t pipe, [[maybe_unused]] double cycles) {
+#if CPUSIM_CHECKED
+    ThisCore().checker.Spend(pipe, cycles);
+#endif
+}
+
 // Refuses what `allowed` does not hold for; `rule` says what the hardware asks for.
 inline void Require([[maybe_unused]] bool allowed, [[maybe_unused]] const char* instruction,
                     [[maybe_unused]] const char* rule, [[maybe_unused]] const void* address) {

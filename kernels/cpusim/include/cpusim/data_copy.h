@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpusim/atomic_add.h"
+#include "cpusim/cycles.h"
 #include "cpusim/tensor.h"
 
 namespace AscendC {
@@ -43,6 +44,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
     src.CheckRange(0, count, "DataCopy");
     cpusim::ObserveGlobalRead(src.Data(), bytes, "DataCopy");
     cpusim::ObserveWrite(PIPE_MTE2, dst.Bytes(), bytes, "DataCopy");
+    cpusim::ObserveCycles(PIPE_MTE2, cpusim::CopyCycles(bytes));
     __builtin_memcpy(dst.Bytes(), src.Data(), bytes);
 }
 
@@ -55,6 +57,7 @@ inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, cons
     dst.CheckRange(0, count, "DataCopy");
     cpusim::ObserveGlobalStore(dst.Data(), bytes, "DataCopy");
     cpusim::ObserveRead(PIPE_MTE3, src.Bytes(), bytes, "DataCopy");
+    cpusim::ObserveCycles(PIPE_MTE3, cpusim::CopyCycles(bytes));
     detail::Store(dst.Data(), src.Data(), bytes);
 }
 
@@ -94,6 +97,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
     const uint64_t step = row + uint64_t{dataCopyParams.dstStride} * cpusim::kBlockBytes;
     uint8_t* out = dst.Bytes();
     const auto* in = reinterpret_cast<const uint8_t*>(src.Data());
+    cpusim::ObserveCycles(PIPE_MTE2, cpusim::CopyCycles(body * dataCopyParams.blockCount));
     for (uint32_t i = 0; i < dataCopyParams.blockCount; ++i) {
         dst.CheckIndex((out - dst.Bytes()) / sizeof(T), left + body / sizeof(T) + right,
                        "DataCopyPad");
@@ -122,6 +126,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
                           uint64_t{dataCopyParams.srcStride} * cpusim::kBlockBytes;
     const uint8_t* in = src.Bytes();
     auto* out = reinterpret_cast<uint8_t*>(dst.Data());
+    cpusim::ObserveCycles(PIPE_MTE3, cpusim::CopyCycles(body * dataCopyParams.blockCount));
     for (uint32_t i = 0; i < dataCopyParams.blockCount; ++i) {
         src.CheckIndex((in - src.Bytes()) / sizeof(T), body / sizeof(T), "DataCopyPad");
         dst.CheckRange((out - reinterpret_cast<uint8_t*>(dst.Data())) / sizeof(T),

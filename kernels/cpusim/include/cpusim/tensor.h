@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpusim/core.h"
+#include "cpusim/cycles.h"
 
 namespace AscendC {
 
@@ -21,12 +22,14 @@ class LocalTensor {
     T GetValue(const uint32_t index) const {
         CheckIndex(index, 1, "GetValue");
         cpusim::ObserveRead(PIPE_S, data_ + index, sizeof(T), "GetValue");
+        cpusim::ObserveCycles(PIPE_S, cpusim::kScalarAccessCycles);
         return data_[index];
     }
     template <typename S>
     void SetValue(const uint32_t index, const S value) const {
         CheckIndex(index, 1, "SetValue");
         cpusim::ObserveWrite(PIPE_S, data_ + index, sizeof(T), "SetValue");
+        cpusim::ObserveCycles(PIPE_S, cpusim::kScalarAccessCycles);
         data_[index] = static_cast<T>(value);
     }
     template <typename U>

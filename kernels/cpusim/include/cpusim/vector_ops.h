@@ -4,6 +4,7 @@
 // instruction, which is at least as exact as the hardware.
 #pragma once
 
+#include "cpusim/cycles.h"
 #include "cpusim/tensor.h"
 
 namespace AscendC {
@@ -41,13 +42,14 @@ void CheckOverlap(const LocalTensor<To>& dst, const LocalTensor<From>& src, int6
 
 template <typename To, typename From, typename F>
 inline void Unary(const char* instruction, const LocalTensor<To>& dst, const LocalTensor<From>& src,
-                  int64_t count, F compute) {
+                  int64_t count, F compute, double repeat_cycles = 1) {
     if constexpr (cpusim::kChecked) {
         CheckOperand(dst, count, instruction);
         CheckOperand(src, count, instruction);
         CheckOverlap(dst, src, count, instruction);
         cpusim::ObserveRead(PIPE_V, src.Bytes(), count * sizeof(From), instruction);
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), count * sizeof(To), instruction);
+        cpusim::ObserveCycles(PIPE_V, cpusim::VectorCycles(count * sizeof(From), repeat_cycles));
     }
     To* out = dst.Data();
     const From* in = src.Data();
@@ -57,7 +59,8 @@ inline void Unary(const char* instruction, const LocalTensor<To>& dst, const Loc
 
 template <typename T, typename F>
 inline void Binary(const char* instruction, const LocalTensor<T>& dst, const LocalTensor<T>& src0,
-                   const LocalTensor<T>& src1, int64_t count, F compute) {
+                   const LocalTensor<T>& src1, int64_t count, F compute,
+                   double repeat_cycles = 1) {
     if constexpr (cpusim::kChecked) {
         CheckOperand(dst, count, instruction);
         CheckOperand(src0, count, instruction);
@@ -67,6 +70,7 @@ inline void Binary(const char* instruction, const LocalTensor<T>& dst, const Loc
         cpusim::ObserveRead(PIPE_V, src0.Bytes(), count * sizeof(T), instruction);
         cpusim::ObserveRead(PIPE_V, src1.Bytes(), count * sizeof(T), instruction);
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), count * sizeof(T), instruction);
+        cpusim::ObserveCycles(PIPE_V, cpusim::VectorCycles(count * sizeof(T), repeat_cycles));
     }
     T* out = dst.Data();
     const T* a = src0.Data();
@@ -109,8 +113,8 @@ constexpr DivConfig DEFAULT_DIV_CONFIG = {DivAlgo::INTRINSIC};
 template <typename T CPUSIM_CONFIG(ExpConfig, DEFAULT_EXP_CONFIG)>
 inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {
     static_assert(cpusim::kFloatMath<T>, "Exp takes half and float only");
-    detail::Unary("Exp", dst, src, count,
-                  [](T x) { return detail::Narrow<T>(cpusim::Exp(detail::Widen(x))); });
+    const auto exponential = [](T x) { return detail::Narrow<T>(cpusim::Exp(detail::Widen(x))); };
+    detail::Unary("Exp", dst, src, count, exponential, cpusim::kSlowRepeatCycles);
 }
 
 template <typename T>
@@ -169,7 +173,8 @@ inline void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
                 const int32_t& count) {
     static_assert(cpusim::kFloatMath<T>, "Div takes half and float only");
     detail::Binary("Div", dst, src0, src1, count,
-                   detail::ThroughFloat<T>([](auto a, auto b) { return a / b; }));
+                   detail::ThroughFloat<T>([](auto a, auto b) { return a / b; }),
+                   cpusim::kSlowRepeatCycles);
 }
 
 template <typename T>
@@ -196,6 +201,7 @@ inline void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int
     if constexpr (cpusim::kChecked) {
         detail::CheckOperand(dst, count, "Duplicate");
         cpusim::ObserveWrite(PIPE_V, dst.Bytes(), count * sizeof(T), "Duplicate");
+        cpusim::ObserveCycles(PIPE_V, cpusim::VectorCycles(count * sizeof(T)));
     }
     const T scalar = scalarValue;
     T* out = dst.Data();

@@ -1,0 +1,111 @@
+"""Building: without TensorFlow, for another SoC, with a sanitizer, incrementally."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ascend_ops.build_record import PACKAGE_DIR, BuildRecord, read_build_record
+from ascend_ops.errors import LibraryError
+
+KERNELS = Path(__file__).resolve().parent.parent
+SCRIPT = """
+import json, sys
+import numpy as np
+import ascend_ops
+from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.spec import all_specs
+from ascend_ops import numpy_ops
+for variant in (None, "checked"):
+    for spec in all_specs():
+        for dtype in DTYPES[:int(sys.argv[1])]:
+            arguments = spec.inputs(70001, dtype, np.random.default_rng(1))
+            getattr(numpy_ops, spec.name)(*arguments, variant=variant)
+print(json.dumps(ascend_ops.selftest("numpy").outcome if len(sys.argv) == 2 else "skipped"))
+"""
+
+
+def build(folder: Path, *definitions: str) -> Path:
+    """Configures, builds and installs without TensorFlow; the installed package's directory."""
+    shutil.copytree(
+        PACKAGE_DIR, folder / "ascend_ops", ignore=shutil.ignore_patterns("lib*", "__pycache__")
+    )
+    configure = ["cmake", "-S", str(KERNELS), "-B", str(folder / "build"), "-G", "Ninja"]
+    configure += [f"-D{definition}" for definition in ("ASCEND_TENSORFLOW=OFF", *definitions)]
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", str(folder / "build"), "-j2"], check=True)
+    install = ["cmake", "--install", str(folder / "build"), "--prefix", str(folder)]
+    subprocess.run(install, check=True, capture_output=True)
+    return folder / "ascend_ops"
+
+
+def run_there(folder: Path, *arguments: str, preload: str = "") -> str:
+    """Runs every operator, fast and checked, in a process that uses the package in `folder`."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "ASAN_OPTIONS": "detect_leaks=0"}
+    if preload:
+        environment["LD_PRELOAD"] = preload
+    command = [sys.executable, "-c", SCRIPT, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout))
+
+
+@pytest.mark.long
+def test_without_tensorflow_the_operators_build_and_pass(tmp_path: Path) -> None:
+    package = build(tmp_path)
+    assert read_build_record(package).tensorflow_version == ""
+    assert not (package / "libascend_tensorflow.so").exists()
+    assert run_there(tmp_path, "3") == "pass"
+    # One operator again: at most 20 s on two cores.
+    (KERNELS / "sigmoid/sigmoid_cpusim.cpp").touch()
+    start = time.monotonic()
+    subprocess.run(["cmake", "--build", str(tmp_path / "build"), "-j2"], check=True)
+    print(f"one operator again: {time.monotonic() - start:.1f} s")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arch", ["1001", "2002", "3510"])
+def test_the_operators_build_for_every_soc(arch: str, tmp_path: Path) -> None:
+    package = build(tmp_path, f"ASCEND_NPU_ARCH={arch}")
+    assert read_build_record(package).npu_arch == arch
+    types = "3" if arch == "3510" else "2"  # 910A and 310P have no bfloat16
+    assert run_there(tmp_path, types, "no selftest") == "skipped"
+
+
+@pytest.mark.long
+def test_the_operators_are_clean_under_sanitizers(tmp_path: Path) -> None:
+    build(tmp_path, "ASCEND_SANITIZE=address,undefined", "CMAKE_BUILD_TYPE=Debug")
+    find = ["g++", "-print-file-name=libasan.so"]
+    library = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
+    assert run_there(tmp_path, "3", "no selftest", preload=library) == "skipped"
+
+
+def test_the_record_says_what_was_built() -> None:
+    record = read_build_record()
+    assert {"checked"} < set(record.variants)
+    assert record.operators == ("embedding_dense_grad", "sigmoid", "sigmoid_grad")
+    for variant in record.variants:
+        assert (PACKAGE_DIR / f"libascend_cpusim_{variant}.so").is_file()
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"variants": [], "operators": []}'])
+def test_a_damaged_record_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "build_record.json").write_text(text, encoding="utf-8")
+    with pytest.raises(LibraryError, match=r"is unreadable .* Build it again: pip install"):
+        read_build_record(tmp_path)
+
+
+def test_a_source_tree_that_nobody_built_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match=r"has no compiled libraries: .* Build it: pip install"):
+        read_build_record(tmp_path)
+
+
+def test_the_record_has_every_field() -> None:
+    text = (PACKAGE_DIR / "build_record.json").read_text(encoding="utf-8")
+    assert set(json.loads(text)) == set(BuildRecord.__dataclass_fields__)
