@@ -60,6 +60,7 @@ def test_a_killed_balancer_is_back_at_once_with_servers_and_weights(house: House
     assert seen.traffic_of("r2").requests >= counted["r2"] + answers["r2"]
 
 
+@pytest.mark.long
 def test_a_balancer_killed_together_with_its_supervisor_comes_back(house: House) -> None:
     house.release("r1")
     house.converge(Share("r1", 2, 100))

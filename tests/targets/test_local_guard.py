@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from opsctl.inbox import Inbox
 from opsctl.model import DesiredState, LiveLimits, Observed, Share
 from tests.targets.house import House
@@ -34,6 +36,7 @@ def guarded(house: House) -> Observed:
     return seen
 
 
+@pytest.mark.long
 def test_a_lease_that_is_renewed_keeps_the_guard_away(house: House) -> None:
     house.release("r1")
     house.release("r2")
@@ -50,6 +53,7 @@ def test_a_lease_that_is_renewed_keeps_the_guard_away(house: House) -> None:
     assert 0.9 < time.monotonic() - began < 2.2
 
 
+@pytest.mark.long
 def test_the_lease_runs_out_although_the_supervisor_was_killed(house: House) -> None:
     house.release("r1")
     house.release("r2")
@@ -69,6 +73,7 @@ def test_the_guard_has_nothing_to_do_when_the_safe_state_is_in_force(house: Hous
     assert (seen.guarded, seen.guard_reason, seen.converged) == (False, "", True)
 
 
+@pytest.mark.long
 def test_the_same_stamp_may_be_applied_again_after_the_guard_acted(house: House) -> None:
     house.release("r1")
     house.release("r2")
@@ -100,6 +105,7 @@ def test_a_stale_lease_asks_for_nothing_as_resume_goes_on(house: House) -> None:
     assert Inbox(house.layout.inbox).items() == []
 
 
+@pytest.mark.long
 def test_unattended_nothing_happens_to_a_good_release(house: House) -> None:
     on_trial(house)
     house.releases_that_answer(100)
@@ -118,6 +124,7 @@ def test_unattended_a_release_that_fails_requests_is_taken_off(house: House) -> 
     assert said and (int(said[1]), int(said[2])) == (29, 50)
 
 
+@pytest.mark.long
 def test_unattended_too_few_requests_prove_nothing(house: House) -> None:
     on_trial(house, env={"APP_FAIL_PERCENT": "100"})
     for _ in range(20):
@@ -126,6 +133,7 @@ def test_unattended_too_few_requests_prove_nothing(house: House) -> None:
     assert not house.target.observe().guarded
 
 
+@pytest.mark.long
 def test_unattended_errors_from_before_do_not_count(house: House) -> None:
     house.release("r1")
     house.release("r2", env={"APP_FAIL_PERCENT": "30"})
@@ -153,6 +161,7 @@ def test_unattended_a_release_that_is_not_healthy_is_taken_off(house: House) -> 
     assert seen.guard_reason.endswith("answered 500")
 
 
+@pytest.mark.long
 def test_unattended_restarts_are_counted_across_a_supervisor_kill(house: House) -> None:
     on_trial(house)
     victim = next(r for r in house.target.observe().replicas if r.release == "r2")
@@ -161,6 +170,7 @@ def test_unattended_restarts_are_counted_across_a_supervisor_kill(house: House) 
     assert "r2" in guarded(house).guard_reason
 
 
+@pytest.mark.long
 def test_no_user_meets_an_unproved_candidate_longer_than_5_s_after_a_kill(house: House) -> None:
     """The lease of 4 s as a deploy uses it, counted from the last renewal."""
     house.release("r1")
@@ -188,6 +198,7 @@ def test_no_user_meets_an_unproved_candidate_longer_than_5_s_after_a_kill(house:
     assert 0 < last < 5.0
 
 
+@pytest.mark.long
 def test_a_warm_release_retires_when_its_time_has_come(house: House) -> None:
     house.release("r1")
     house.release("r2")

@@ -102,6 +102,7 @@ def test_only_logs_that_reached_their_size_are_rotated(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_replica_goes_on_writing_into_its_rotated_log(make_house: Make) -> None:
     house = make_house(log_max_mb=1, log_files=2)
     script = "head -c 1100000 /dev/zero | tr '\\0' 'x'; " + TALKER

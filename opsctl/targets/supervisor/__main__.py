@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -19,6 +20,7 @@ from typing import TextIO
 from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.targets.supervisor import wire
 from opsctl.targets.supervisor.core import Supervisor, started
+from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.server import serve
 
@@ -37,13 +39,17 @@ def main() -> int:
     # The keeper's shell ignores SIGINT in the background; replicas must not inherit that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o077)
-    for folder in (layout.run, layout.logs, layout.inbox):
-        folder.mkdir(parents=True, exist_ok=True)
+    # Commands make the folder before they start us; without it the service was taken down.
+    if not layout.run.is_dir():
+        return 0
+    for folder in (layout.logs, layout.inbox):
+        folder.mkdir(exist_ok=True)
     os.chdir(layout.run)
     lock = _locked(layout)
     if lock is None:
         return 0
-    layout.pid_file.write_text(f"{os.getpid()}\n")
+    with contextlib.suppress(OSError):  # a full disk must not keep us from our work
+        write_atomically(layout.pid_file, f"{os.getpid()}\n")
     try:
         return asyncio.run(_run(layout))
     except TargetUnreachable as error:
@@ -55,18 +61,26 @@ def _locked(layout: Layout) -> TextIO | None:
     """The lock that makes this the only supervisor; None when another one lives.
 
     One that answers is there to stay: waiting for it would begin the service anew after its end.
+    A lock whose file is gone belonged to a service that was taken down meanwhile.
     """
     lock = layout.lock_file.open("w")
     limit = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
+            return lock if _is_at(lock, layout.lock_file) else None
         except BlockingIOError:
             if time.monotonic() > limit or _answers(layout):
                 lock.close()
                 return None
             time.sleep(0.05)
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _answers(layout: Layout) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -15,7 +16,7 @@ from typing import Any
 from opsctl import __version__
 from opsctl.errors import OpsctlError, Superseded
 from opsctl.model import DesiredState, Guard, Json, Observed, Stamp
-from opsctl.targets.supervisor import admission, persisted, ports, procfs
+from opsctl.targets.supervisor import admission, persisted, ports, procfs, start
 from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.counting import TrafficCounter
 from opsctl.targets.supervisor.events import EventLog
@@ -54,6 +55,7 @@ class Supervisor:
         self._wake = asyncio.Event()
         self._trouble = ""
         self._housekept_at = 0.0
+        self._keeper = os.getppid()
         self._going_down: asyncio.Task[None] | None = None
         self._tasks = Tasks(self._break_down)
         self._store = Store(layout, self._events.tell)
@@ -146,6 +148,12 @@ class Supervisor:
         settings = self._settings
         with contextlib.suppress(OSError):
             rotate_all(self._layout.logs, settings.log_max_mb, settings.log_files)
+        if os.getppid() != self._keeper and self.exit_code is None:
+            self._events.tell("", "the supervisor's keeper is gone; another one starts")
+            self._store.touch()
+            with contextlib.suppress(OSError):
+                start.spawn_keeper(self._layout)
+                self._end()
 
     # ------------------------------------------------------------------ what it is asked
 
@@ -248,7 +256,8 @@ class Supervisor:
         self._save()
         await self._removals.all_at_once(self._settings.drain_timeout_s)
         await self._balancer.stop()
-        self._save()
+        # While we hold the lock: whoever waits for it finds that there is nothing to do.
+        shutil.rmtree(self._layout.run, ignore_errors=True)
         self._end()
 
     def _end(self) -> None:

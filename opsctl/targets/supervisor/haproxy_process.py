@@ -12,6 +12,7 @@ from opsctl import shell
 from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor import haproxy_binary, procfs, runtime_api
 from opsctl.targets.supervisor.events import Tell
+from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, Layout
 from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.procfs import Identity
@@ -78,7 +79,8 @@ class HaproxyProcess:
         self._process = process
         with contextlib.suppress(OSError):
             identity = process.identity
-            self._layout.haproxy_pid_file.write_text(f"{identity.pid} {identity.start_ticks}\n")
+            text = f"{identity.pid} {identity.start_ticks}\n"
+            write_atomically(self._layout.haproxy_pid_file, text)
         self._watch(process)
         if old:
             self._tell("", f"load balancer reloaded with new settings: pid {old.pid} hands over"

@@ -39,24 +39,29 @@ def ensure_running(layout: Layout) -> None:
     _start(layout)
 
 
+def spawn_keeper(layout: Layout) -> None:
+    """Start a keeper, which starts a supervisor. Raises OSError."""
+    keeper = shell.spawn(
+        ["/bin/sh", "-c", KEEPER, "opsctl-keeper", sys.executable, "-m",
+         "opsctl.targets.supervisor", "--dir", str(layout.service_dir)],
+        # `-m` finds opsctl from here, be it a checkout or an installed package.
+        cwd=Path(__file__).resolve().parents[3],
+        env={name: os.environ[name] for name in BASE_VARIABLES if name in os.environ},
+        log=layout.supervisor_log,
+    )  # fmt: skip
+    keeper.wait()  # the shell itself goes to the background at once
+
+
 def _start(layout: Layout) -> None:
     try:
         layout.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-        keeper = shell.spawn(
-            ["/bin/sh", "-c", KEEPER, "opsctl-keeper", sys.executable, "-m",
-             "opsctl.targets.supervisor", "--dir", str(layout.service_dir)],
-            # `-m` finds opsctl from here, be it a checkout or an installed package.
-            cwd=Path(__file__).resolve().parents[3],
-            env={name: os.environ[name] for name in BASE_VARIABLES if name in os.environ},
-            log=layout.supervisor_log,
-        )  # fmt: skip
+        spawn_keeper(layout)
     except OSError as error:
         raise TargetUnreachable(
             f"cannot use the state directory {layout.service_dir}",
             why=error.strerror or str(error),
             next_step="Make it writable or set local.state_dir.",
         ) from error
-    keeper.wait()  # the shell itself goes to the background at once
     limit = time.monotonic() + START_LIMIT_S
     while time.monotonic() < limit:
         with contextlib.suppress(wire.NobodyListens):
