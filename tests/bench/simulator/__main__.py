@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.bench import lateness, live
 from tests.bench.simulator import claims, rows
 from tests.bench.simulator.ours import Result
 from tests.bench.stall import stall_row
@@ -33,6 +34,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
+    if argv[:1] == ["live"]:
+        return live.main(argv[1:])
+    if argv[:1] == ["lateness"]:
+        return lateness.main(list(argv[1:]))
     options = parse(argv)
     started = time.monotonic()
     say(f"seed {options.seed}, {options.jobs} processes{', quick' if options.quick else ''}")
