@@ -18,7 +18,8 @@ WRONG_BY = 1e-3
 def test_a_candidate_that_exits_at_start_is_refused_at_once(standing: Site) -> None:
     refusal = refuse(standing, Candidate("exits", 10, {"exit_at_start": 3}))
     assert refusal.step == "start"
-    assert refusal.what == f"{refusal.candidate}-1 exited with exit code 3 before it was healthy"
+    assert refusal.what.startswith(f"{refusal.candidate}-1 ")
+    assert refusal.what.endswith(" with exit code 3 before it was healthy")
     assert "light: told to exit at start" in refusal.why
     assert f"opsctl logs {refusal.candidate}" in refusal.next_step
 
