@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,29 @@ def run_all(
 ) -> dict[str, Any]:
     """A first deploy, then one for each index."""
     project = write(workdir / "project", Options())
-    opsctl = Opsctl(project)
+    plan = {index: choose(seed, index) for index in indexes}
+    return run_chain(Opsctl(project), seed, plan, emit)
+
+
+def run_chain(
+    opsctl: Opsctl,
+    seed: int,
+    plan: Mapping[int, Candidate],
+    emit: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """A first deploy, then each candidate of the plan."""
+    failed = 0
     try:
         first = opsctl.run("deploy")
         if first.exit_code != 0:
             return {"ok": False, "why": f"first deploy: {first.exit_code} {first.stderr[-1500:]}"}
         serving = str(first.data["serving_release"])
-        failed = 0
-        for index in indexes:
-            record = run_next(opsctl, seed, index, serving)
-            emit(record)
+        for index, candidate in plan.items():
+            record = run_next(opsctl, f"{seed}-{index}", candidate, serving)
+            emit({"index": index, **record})
             failed += not record["ok"]
             if failed >= FAILED_MAX:
-                return {"ok": False, "why": f"{failed} bad runs", "workdir": str(workdir)}
+                break
             serving = record["serving"]
     finally:
         left = opsctl.down()
@@ -59,11 +69,10 @@ def choose(seed: int, index: int) -> Candidate:
     return numbers.choice(GOOD if index % 2 == 0 else BAD)
 
 
-def run_next(opsctl: Opsctl, seed: int, index: int, serving: str) -> dict[str, Any]:
+def run_next(opsctl: Opsctl, serial: str, candidate: Candidate, serving: str) -> dict[str, Any]:
     """One deploy under load, judged."""
-    candidate = choose(seed, index)
     project = opsctl.project
-    project.change(candidate, f"{seed}-{index}")
+    project.change(candidate, serial)
     with start_client(project, project.root, rate=RATE_PER_S) as client:
         time.sleep(BEFORE_S)
         result = opsctl.run("deploy")
@@ -75,7 +84,6 @@ def run_next(opsctl: Opsctl, seed: int, index: int, serving: str) -> dict[str, A
     if serves != wanted:
         wrong.append(f"{serves} serves instead of {wanted}")
     return {
-        "index": index,
         "kind": candidate.kind,
         "exit_code": result.exit_code,
         "serving": serves,

@@ -13,7 +13,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ GUARD_S = 5.0
 PAUSES_S = (0.0, 0.5, 6.5)
 """Kill to recovery; the last one leaves the guard alone for long enough to judge it."""
 
-KINDS = ("code", "code", "model", "wrong_value", "exits_at_start", "dies")
 SIGNALS = ("KILL", "INT", "TERM")
 SIGNAL_EXITS = {"INT": (130, -signal.SIGINT), "TERM": (143, -signal.SIGTERM)}
 """By opsctl's own handler, or by the kernel where it comes before the handler is set."""
@@ -80,23 +79,43 @@ def points() -> list[tuple[str, str]]:
 
 
 RUNS = len(points())
+FIRST_POINTS = 2 * RECORDS_MAX
+"""Points that come first in `points`: SIGKILL around each record, the first time."""
 
 
-def choose(seed: int, index: int) -> Kill:
+@dataclass(frozen=True)
+class Range:
+    """What a campaign of kills chooses from."""
+
+    kinds: tuple[str, ...]
+    good: str
+    bad: tuple[str, ...]
+    deploy_s: float
+
+
+LIGHT = Range(
+    ("code", "code", "model", "wrong_value", "exits_at_start", "dies"),
+    "code",
+    ("wrong_value", "dies"),
+    DEPLOY_S,
+)
+
+
+def choose(seed: int, index: int, range_: Range = LIGHT) -> Kill:
     """The kill of a run. The seed shuffles all points, so that any part of them is a sample."""
     order = list(range(RUNS))
     random.Random(seed).shuffle(order)
     place = order[index % RUNS]
     point, name = points()[place]
     numbers = random.Random(f"{seed}:{index}")
-    kind = numbers.choice(KINDS)
-    if point != "instant" and name == "KILL":
+    kind = numbers.choice(range_.kinds)
+    if ":" in point and name == "KILL":
         # The two occurrences of a point differ in what the candidate is.
-        kind = "code" if place < RUNS // 4 else numbers.choice(("wrong_value", "dies"))
+        kind = range_.good if place < FIRST_POINTS else numbers.choice(range_.bad)
     return Kill(
         point,
         name,
-        numbers.uniform(0.0, DEPLOY_S),
+        numbers.uniform(0.0, range_.deploy_s),
         kind,
         "resume" if point == "restart" or numbers.random() < 0.5 else "deploy",
         numbers.choice(PAUSES_S),
@@ -106,28 +125,51 @@ def choose(seed: int, index: int) -> Kill:
 def run_all(
     seed: int, indexes: Sequence[int], workdir: Path, emit: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """One chain of deploys, begun anew after a run that is not ok."""
-    chain: Opsctl | None = None
+    """Kill deploys of the light service."""
+    kills = {index: choose(seed, index) for index in indexes}
+    return run_chain(Chain(begin, CANDIDATES, workdir, seed), kills, emit)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Deploys in a row of one project, begun anew by `begin` when that is needed."""
+
+    begin: Callable[[Path], Opsctl]
+    candidates: Mapping[str, Candidate]
+    workdir: Path
+    seed: int
+
+
+def run_chain(
+    chain: Chain, kills: Mapping[int, Kill], emit: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """One kill after the other in one project; in a new one after a run that is not ok."""
+    opsctl: Opsctl | None = None
     bad = 0
     try:
-        for index in indexes:
-            if chain is None:
-                chain = begin(workdir / f"from-{index}")
-            record = run_next(chain, seed, index)
-            emit(record)
+        for index, kill in kills.items():
+            if opsctl is None:
+                opsctl = chain.begin(chain.workdir / f"from-{index}")
+            candidate = chain.candidates[kill.kind]
+            record = run_next(opsctl, f"{chain.seed}-{index}", kill, candidate)
+            emit({"index": index, **record})
             if not record["ok"]:
                 bad += 1
-                chain.down()
-                chain = None
+                opsctl.down()
+                opsctl = None
     finally:
-        left = chain.down() if chain else []
+        left = opsctl.down() if opsctl else []
     return {"ok": not left and not bad, "orphans": left}
 
 
 def begin(folder: Path) -> Opsctl:
-    """A project whose first release serves. Raises RuntimeError when that fails."""
+    """A light service whose first release serves."""
     options = Options(overrides={"gate": {"budget_s": GATE_S, "min_pairs": 30}})
-    opsctl = Opsctl(write(folder, options))
+    return deploy_first(Opsctl(write(folder, options)))
+
+
+def deploy_first(opsctl: Opsctl) -> Opsctl:
+    """Deploy the first release. Raises RuntimeError when that fails."""
     first = opsctl.run("deploy")
     if first.exit_code != 0:
         opsctl.down()
@@ -135,17 +177,15 @@ def begin(folder: Path) -> Opsctl:
     return opsctl
 
 
-def run_next(opsctl: Opsctl, seed: int, index: int) -> dict[str, Any]:
+def run_next(opsctl: Opsctl, serial: str, kill: Kill, candidate: Candidate) -> dict[str, Any]:
     """One kill and its recovery, judged."""
-    kill = choose(seed, index)
-    candidate = CANDIDATES[kill.kind]
     project = opsctl.project
     before = look(opsctl)
-    project.change(candidate, f"{seed}-{index}")
+    project.change(candidate, serial)
     began = time.monotonic()
     client = None if kill.point == "restart" else start_client(project, project.root)
     try:
-        exit_code, killed = stop_deploy(opsctl, kill, index)
+        exit_code, killed = stop_deploy(opsctl, kill, serial)
         if kill.point == "restart":
             end_everything(project.root)
         time.sleep(kill.pause_s)
@@ -156,13 +196,12 @@ def run_next(opsctl: Opsctl, seed: int, index: int) -> dict[str, Any]:
     finally:
         if client:
             client.__exit__(None, None, None)
-    ending = Ending(candidate, f"{seed}-{index}", before, open_before, look(opsctl), recovery)
+    ending = Ending(candidate, serial, before, open_before, look(opsctl), recovery)
     wrong = judge(opsctl, ending, kill.recovery)
     wrong += judge_exit(kill, candidate, exit_code)
     if seen:
         wrong += judge_traffic(kill, seen, ending, killed)
     return {
-        "index": index,
         "kind": kill.label,
         "exit_code": exit_code,
         "recovery_exit_code": recovery.exit_code,
@@ -178,9 +217,9 @@ def run_next(opsctl: Opsctl, seed: int, index: int) -> dict[str, Any]:
     }
 
 
-def stop_deploy(opsctl: Opsctl, kill: Kill, index: int) -> tuple[int, float]:
+def stop_deploy(opsctl: Opsctl, kill: Kill, serial: str) -> tuple[int, float]:
     """Deploy, and stop it where the kill says; (exit code, when it was over in unix seconds)."""
-    log = opsctl.project.root / f"deploy-{index}.log"
+    log = opsctl.project.root / f"deploy-{serial}.log"
     if ":" in kill.point:
         process = opsctl.spawn(log, "deploy", OPSCTL_KILL_AT=f"{kill.point}:{kill.signal}")
     else:

@@ -29,12 +29,13 @@ def run_all(
     seed: int, indexes: Sequence[int], workdir: Path, emit: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Deploy and roll back again and again: warm at even indexes, cold at odd ones."""
-    opsctl = Opsctl(write(workdir / "project", Options(gate=False)))
+    chain = write(workdir / "project", Options(gate=False))
+    opsctl = Opsctl(chain)
     bad = 0
     try:
         deploy(opsctl)
         for index in indexes:
-            record = run_next(opsctl, seed, index)
+            record = run_next(chain, seed, index)
             emit(record)
             bad += not record["ok"]
     finally:
@@ -42,11 +43,11 @@ def run_all(
     return {"ok": not left and not bad, "orphans": left}
 
 
-def run_next(chain: Opsctl, seed: int, index: int) -> dict[str, Any]:
+def run_next(chain: LightProject, seed: int, index: int) -> dict[str, Any]:
     """One deploy and its rollback."""
     warm = index % 2 == 0
-    opsctl = with_window(chain, WARM_WINDOW_S if warm else 0)
-    project = opsctl.project
+    project = with_window(chain, WARM_WINDOW_S if warm else 0)
+    opsctl = Opsctl(project)
     old = opsctl.status()["serving_release"]
     project.change(Candidate("code"), f"{seed}-{index}")
     bad = deploy(opsctl)
@@ -81,11 +82,11 @@ def run_next(chain: Opsctl, seed: int, index: int) -> dict[str, Any]:
     }
 
 
-def with_window(opsctl: Opsctl, window_s: int) -> Opsctl:
+def with_window(project: LightProject, window_s: int) -> LightProject:
     """The same project with another rollback window."""
     overrides = {"strategy": {"rollback_window_s": window_s}}
-    options = dataclasses.replace(opsctl.project.options, overrides=overrides)
-    return Opsctl(dataclasses.replace(opsctl.project, options=options))
+    options = dataclasses.replace(project.options, overrides=overrides)
+    return dataclasses.replace(project, options=options)
 
 
 def deploy(opsctl: Opsctl) -> str:

@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 10.0
-TOLERANCE = 1e-9
 BUCKET_S = 0.1
 FAILURES_KEPT = 1000
 USER_AGENT = "opsctl-test-user"
@@ -44,6 +43,7 @@ class Sample:
 
     wire: bytes
     predictions: Any
+    tolerance: float
 
 
 @dataclass
@@ -248,19 +248,25 @@ def judge(sample: Sample, status: int, headers: dict[str, str], body: bytes) -> 
         predictions = json.loads(body)["predictions"]
     except (ValueError, KeyError) as error:
         raise Failed("body", repr(error)) from error
-    if not close_to(predictions, sample.predictions):
+    if not is_right(predictions, sample.predictions, sample.tolerance):
         raise Failed("value", f"{predictions} instead of {sample.predictions}")
 
 
-def close_to(got: Any, right: Any) -> bool:
-    """Whether nested lists of numbers have the same shape and, nearly, the same values."""
+def is_right(got: Any, right: Any, tolerance: float) -> bool:
+    """Whether lists have the same shape, maps at least the right keys, and numbers are near."""
     if isinstance(right, list):
         return (
             isinstance(got, list)
             and len(got) == len(right)
-            and all(close_to(a, b) for a, b in zip(got, right, strict=True))
+            and all(is_right(a, b, tolerance) for a, b in zip(got, right, strict=True))
         )
-    return isinstance(got, (int, float)) and abs(got - right) <= TOLERANCE
+    if isinstance(right, dict):
+        return isinstance(got, dict) and all(
+            is_right(got.get(name), value, tolerance) for name, value in right.items()
+        )
+    if isinstance(right, bool):
+        return got is right
+    return isinstance(got, (int, float)) and abs(got - right) <= tolerance
 
 
 def read_samples(path: Path, url_path: str, host: str) -> list[Sample]:
@@ -272,14 +278,17 @@ def read_samples(path: Path, url_path: str, host: str) -> list[Sample]:
             f"POST {url_path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        samples.append(Sample(head.encode() + body, item["predictions"]))
+        wire = head.encode() + body
+        samples.append(Sample(wire, item["predictions"], item.get("tolerance", 0.0)))
     return samples
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description="open-loop client")
     parser.add_argument("--url", required=True)
-    parser.add_argument("--requests", required=True, help="JSON list of {body, predictions}")
+    parser.add_argument(
+        "--requests", required=True, help="JSON list of {body, predictions, tolerance}"
+    )
     parser.add_argument("--out", required=True)
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
     parser.add_argument("--arrivals", choices=("constant", "poisson"), default="constant")

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from opsctl import shell
-from tests.apps.project import APPS, LightProject
+from tests.apps.project import APPS, LightProject, ServiceProject
 
 START_MAX_S = 20.0
 """On a machine that is very busy."""
@@ -117,7 +117,7 @@ class ClientRun(Running):
 
 
 def start_client(
-    project: LightProject, folder: Path, *, rate: float = 200.0, arrivals: str = "constant"
+    project: ServiceProject, folder: Path, *, rate: float = 200.0, arrivals: str = "constant"
 ) -> ClientRun:
     """The client on the project's front door; returns when its connections stand."""
     out, log = folder / "client.json", folder / "client.log"

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -105,6 +105,41 @@ MODEL_PATH_MISSING = Candidate("model_path_missing", 4, model_path="no-such-mode
 CANDIDATES = {c.kind: c for c in (*GOOD, *BAD, SERVES_ERRORS, MODEL_PATH_MISSING)}
 
 
+class ServiceProject(Protocol):
+    """A project with a service whose right answers are known; campaigns run on any."""
+
+    @property
+    def root(self) -> Path:
+        """The folder of opsctl.yaml."""
+
+    @property
+    def port(self) -> int:
+        """The front door."""
+
+    @property
+    def config(self) -> Path:
+        """The opsctl.yaml."""
+
+    @property
+    def url(self) -> str:
+        """Where users ask for predictions."""
+
+    @property
+    def requests(self) -> Path:
+        """The client's requests with the right answers."""
+
+    @property
+    def state(self) -> Path:
+        """The service's state on target `local`."""
+
+    @property
+    def replica_mark(self) -> str:
+        """Part of a replica's command line that no other process has."""
+
+    def change(self, candidate: Candidate, serial: int | str) -> None:
+        """Turn the project into a candidate; `serial` makes its content unlike all others."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What tests vary; the keys of opsctl.yaml win over everything else by `overrides`."""
@@ -139,6 +174,11 @@ class LightProject:
     def requests(self) -> Path:
         """The client's requests with the right answers."""
         return self.root / "requests.json"
+
+    @property
+    def replica_mark(self) -> str:
+        """Part of a replica's command line that no other process has."""
+        return "light.py --port"
 
     @property
     def state(self) -> Path:

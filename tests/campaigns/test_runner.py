@@ -81,4 +81,5 @@ def test_the_seed_is_new_each_time_and_printed(
 
 
 def test_every_campaign_is_found_by_its_name() -> None:
-    assert runner.names() == ["config", "deploys", "journal", "kills", "rollback", "startup"]
+    light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
+    assert runner.names() == sorted([*light, "real_deploys", "real_kills"])
