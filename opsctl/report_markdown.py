@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from opsctl.report_html import words
-from opsctl.report_html.figures import batches
+from opsctl.report_html.figures import failures
 from opsctl.report_html.words import Gate, Report, visible
 
 LIMIT = 60_000
@@ -33,7 +33,7 @@ MARKS: Mapping[str, str] = {
 }
 TONES: Mapping[words.Tone, str] = {"good": "✅", "bad": "❌", "open": "⏳"}
 
-TEXT_MAX = 1_500
+TEXT_MAX = 600
 """Characters of one sentence, cell or line: an error may quote a whole output."""
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
@@ -65,15 +65,15 @@ def markdown_of(report: Report, gates: Sequence[Gate] = ()) -> str:
 
 
 def _within(parts: Sequence[str]) -> str:
-    """The parts from the first one on, as far as a comment holds them."""
+    """The parts that a comment has room for, in their order."""
     kept: list[str] = []
     size = 0
     for part in parts:
-        size += len(part) + 2
-        if size > LIMIT:
-            kept.append("The rest is left out: a comment has no room for it.")
-            break
-        kept.append(part)
+        if size + len(part) <= LIMIT:
+            kept.append(part)
+            size += len(part) + 2
+    if len(kept) < len(parts):
+        kept.append("The rest is left out: a comment has no room for it.")
     return "\n\n".join(kept) + "\n"
 
 
@@ -136,12 +136,12 @@ def _benchmark(report: Report, gate: Gate | None) -> Iterator[str]:
         return
     if gate.get("metrics"):
         yield _table(("metric", "new against old", "95 % confidence", "judgement"), _metrics(gate))
-    found = batches(gate, "md")
-    if found:
-        yield _batch_table(gate)
-    failures = [f"batch size {batch.size}: {line}" for batch in found for line in batch.failures]
-    if failures:
-        yield "\n".join(f"- {plain(line)}" for line in failures[:ROWS_MAX])
+    sizes = sorted(gate.get("batch_sizes", {}), key=int)
+    if sizes:
+        yield _batch_table(gate, sizes)
+    lost = [f"batch size {size}: {line}" for size in sizes for line in failures(gate, size)]
+    if lost:
+        yield "\n".join(f"- {plain(line)}" for line in lost[:ROWS_MAX])
 
 
 def _metrics(gate: Gate) -> list[tuple[str, ...]]:
@@ -159,10 +159,11 @@ def _metrics(gate: Gate) -> list[tuple[str, ...]]:
     return rows
 
 
-def _batch_table(gate: Gate) -> str:
+def _batch_table(gate: Gate, sizes: Sequence[str]) -> str:
     columns = ("batch size", "p50 ms", "p99 ms", "instances/s", "errors")
     rows = []
-    for size, arms in sorted(gate["batch_sizes"].items(), key=lambda item: int(item[0])):
+    for size in sizes:
+        arms = gate["batch_sizes"][size]
         old, new = arms.get("baseline") or {}, arms.get("candidate") or {}
         rows.append(
             (

@@ -114,7 +114,10 @@ def _change_axis(course: Trace, margins: Sequence[float]) -> Axis:
         reach = 3.0 * max(*margins, 1.0)
         high, low = min(high, reach), max(low, -reach)
         ends = [value for value in course.points[-1][1:] if value is not None]
-        high, low = max([high, *ends]), min([low, *ends])
+        high, low = (
+            max(high, *(ROOM * end for end in ends)),
+            min(low, *(ROOM * end for end in ends)),
+        )
     return linear_axis("", max(low, LOWEST_CHANGE), high, " %")
 
 
@@ -138,7 +141,6 @@ class Batch:
     table: Table
     curves: Figure | None
     failures: tuple[str, ...]
-    """Lines as "new: 3 × timeout"."""
 
 
 def batches(gate: Gate, prefix: str) -> list[Batch]:
@@ -178,12 +180,17 @@ def _batch(gate: Gate, size: str, prefix: str) -> Batch:
     table = Table(f"Batch size {size}", ("", "old", "new", "change"), tuple(rows))
     if not old:
         table = Table(table.caption, ("", "new"), tuple((row[0], row[2]) for row in rows))
-    failures = [
+    return Batch(size, table, _distributions(size, old, new, prefix), failures(gate, size))
+
+
+def failures(gate: Gate, size: str) -> tuple[str, ...]:
+    """Failed requests of a batch size by arm and by what happened, as "new: 3 × timeout"."""
+    arms = gate["batch_sizes"][size]
+    return tuple(
         f"{name}: {words.count(times)} × {what}"
-        for name, figures in (("old", old), ("new", new))
-        for what, times in sorted((figures.get("failures") or {}).items())
-    ]
-    return Batch(size, table, _distributions(size, old, new, prefix), tuple(failures))
+        for name, arm in (("old", "baseline"), ("new", "candidate"))
+        for what, times in sorted(((arms.get(arm) or {}).get("failures") or {}).items())
+    )
 
 
 def _distributions(size: str, old: Gate, new: Gate, prefix: str) -> Figure | None:
@@ -208,7 +215,7 @@ def _distributions(size: str, old: Gate, new: Gate, prefix: str) -> Figure | Non
         description=f"Share of requests answered within a time. {summary}.",
         x=_latency_axis(found.values()),
         y=nines_axis("", max(made.points[-1][1] for made in found.values())),
-        marks=[Line(arm, made.points) for arm, made in found.items()],
+        marks=[Line(arm, made.points, steps=True) for arm, made in found.items()],
     )
     rows = tuple(
         (f"{at:g} %", *(words.milliseconds(made.percentiles[at]) for made in found.values()))

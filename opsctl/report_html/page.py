@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,11 +177,14 @@ def _environment_rows(gate: Gate) -> list[tuple[str, str]]:
     """Where and how a gate was measured, as far as it says so."""
     rows = [(name.replace("_", " "), str(value)) for name, value in gate.get("machine", {}).items()]
     rows = [("fingerprint" if name == "id" else name, value) for name, value in rows]
-    rows.append(("seed", str(gate.get("seed", words.UNKNOWN))))
-    rows.append(("measured", words.clock(gate.get("started"))))
-    rows.append(("measured for", words.seconds(gate.get("seconds"))))
-    late = words.count(gate.get("rounds_late"))
-    rows.append(("rounds", f"{words.count(gate.get('rounds'))} ({late} more set aside as late)"))
+    shown: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+        "seed": ("seed", str),
+        "started": ("measured", words.clock),
+        "seconds": ("measured for", words.seconds),
+        "rounds": ("rounds", words.count),
+        "rounds_late": ("rounds set aside as late", words.count),
+    }
+    rows += [(name, spell(gate[key])) for key, (name, spell) in shown.items() if key in gate]
     if warmup := gate.get("warmup"):
         settled = "settled" if warmup["settled"] else "not settled"
         spent = f"{words.seconds(warmup['seconds'])}, {words.count(warmup['rounds'])} rounds"
@@ -190,16 +193,22 @@ def _environment_rows(gate: Gate) -> list[tuple[str, str]]:
         parts = [f"{name} {words.milliseconds(lag.get(name))}" for name in ("p50", "p99", "max")]
         rows.append(("lateness of the load", ", ".join(parts)))
     for name, used in gate.get("cpu_percent", {}).items():
-        shown = words.UNKNOWN if used is None else f"{used:.1f} % of one core"
-        rows.append((f"CPU of the {name}", shown))
+        rows.append((f"CPU of the {name}", _cpu(used)))
     if any(gate.get("reconnects", ())):
         rows.append(("reconnects", " and ".join(map(str, gate["reconnects"]))))
     return rows
 
 
+def _cpu(used: Mapping[str, float] | float | None) -> str:
+    """CPU use in percent of one core; gates of earlier versions did not tell the waiting."""
+    if isinstance(used, Mapping):
+        return f"{used['ran']:.1f} % of one core, waited {used['waited']:.1f} %"
+    return words.UNKNOWN if used is None else f"{used:.1f} % of one core"
+
+
 def _settings(gate: Gate) -> dict[str, list[tuple[str, str]]]:
     return {
-        key: [(name, _value(value)) for name, value in gate.get(key, {}).items()]
+        key: [(name.replace("_", " "), _value(value)) for name, value in gate.get(key, {}).items()]
         for key in ("gate", "bench")
         if gate.get(key)
     }

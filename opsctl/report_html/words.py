@@ -22,6 +22,9 @@ NARROW = "\u00a0"
 
 PERCENT = 100.0
 
+TIMES = 10.0
+"""A ratio from which on percents are hard to read."""
+
 ENDINGS: Mapping[str, tuple[Tone, str]] = {
     "deployed": ("good", "{candidate} is deployed"),
     "rolled_back_on_request": ("good", "rolled back to {candidate} on request"),
@@ -134,12 +137,21 @@ def sound(gate: Gate) -> bool:
 
 def judgement(gate: Gate, metric: str) -> tuple[Tone, str]:
     """What the evidence says of one metric."""
-    proved = gate["metrics"][metric].get("proved_at_pair")
+    entry = gate["metrics"][metric]
+    proved, slower = entry.get("proved_at_pair"), _surely_slower(gate, metric)
     if gate["outcome"] == "fail" and gate.get("deciding_metric") == metric:
         return "bad", "worse"
+    if proved is not None and slower:
+        return "open", f"slower, but not refused: {count(proved)} pairs"
     if proved is not None:
-        return "good" if sound(gate) else "open", f"proved good after {count(proved)} pairs"
-    return "open", "undecided"
+        return "good" if sound(gate) else "open", f"no regression: {count(proved)} pairs"
+    return ("bad", "slower than tolerated") if slower else ("open", "undecided")
+
+
+def _surely_slower(gate: Gate, metric: str) -> bool:
+    """Whether the whole confidence sequence lies above what is tolerated."""
+    tolerated, low = margins(gate, metric)[0], gate["metrics"][metric].get("low")
+    return tolerated is not None and low is not None and low > 1.0 + tolerated / PERCENT
 
 
 def margin(value: float) -> str:
@@ -148,8 +160,10 @@ def margin(value: float) -> str:
 
 
 def change(ratio: float | None) -> str:
-    """A ratio as a change: 1.05 is "+5.0 %"; a bound that is not known is a dash."""
-    return UNKNOWN if ratio is None else percent((ratio - 1.0) * PERCENT)
+    """A ratio as a change: 1.05 is "+5.0 %", 20 is "×20"; a bound that is not known is a dash."""
+    if ratio is None:
+        return UNKNOWN
+    return f"×{ratio:,.0f}" if ratio >= TIMES else percent((ratio - 1.0) * PERCENT)
 
 
 def percent(value: float | None) -> str:

@@ -56,6 +56,8 @@ class Page:
 
     tab: Tab
     requests: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
+    """Why those of its requests that were not let out were not."""
     complaints: list[str] = field(default_factory=list)
 
     def evaluate(self, expression: str) -> Any:
@@ -137,6 +139,8 @@ class Tab:
         match event.get("method"):
             case "Network.requestWillBeSent":
                 page.requests.append(parameters["request"]["url"])
+            case "Network.loadingFailed":
+                page.blocked.append(parameters.get("blockedReason", parameters["errorText"]))
             case "Log.entryAdded":
                 page.complaints.append(parameters["entry"]["text"])
             case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
