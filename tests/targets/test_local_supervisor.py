@@ -15,7 +15,7 @@ import pytest
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Guard, Share, Stamp
 from opsctl.targets.supervisor import wire
-from tests.targets.house import House, ask
+from tests.targets.house import House, ask, with_health
 from tests.targets.test_local_switch import users
 
 Make = Callable[..., House]
@@ -220,6 +220,38 @@ def test_after_a_reboot_looking_starts_nothing_and_applying_starts_everything(
     assert house.processes() == []
     house.converge(Share("r1", 1, 100))
     assert house.ask()[:2] == (200, "r1")
+
+
+@pytest.mark.long
+def test_a_supervisor_with_nothing_to_do_is_frugal(house: House) -> None:
+    house.release("r1", health=with_health(interval_s=2.0, streak=1), memory_mb=200)
+    house.converge(Share("r1", 3, 100))
+    pid = house.supervisor_pid()
+    time.sleep(2)
+    before = cpu_s(pid)
+    time.sleep(30)
+    percent = 100 * (cpu_s(pid) - before) / 30
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    rss_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    print(f"{percent:.2f} % of a core, {rss_kib / 1024:.1f} MiB")
+    assert percent < 0.6
+    assert rss_kib < 40 * 1024
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time that a process has used, in seconds (proc(5): utime and stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_supervisor_that_can_not_start_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opsctl.targets.supervisor.start.START_LIMIT_S", 1.0)
+    house.layout.run.mkdir(parents=True)
+    (house.layout.run / "supervisor.sock").mkdir()
+    with pytest.raises(TargetUnreachable, match=r"did not start within 1 s: .*supervisor\.sock"):
+        house.apply()
 
 
 def test_a_service_that_was_never_applied_is_empty(house: House) -> None:

@@ -9,8 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,16 +110,13 @@ def as_nobody(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def nobodys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of user nobody."""
+def nobodys() -> Iterator[Path]:
+    """A folder of user nobody. Not below pytest's own, which others may not enter."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    folder = tmp_path_factory.mktemp("nobody")
-    os.chown(folder, 65534, 65534)
-    for parent in folder.parents:
-        if parent.stat().st_uid == 0 and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    return folder
+    with tempfile.TemporaryDirectory() as made:
+        os.chown(made, 65534, 65534)
+        yield Path(made)
 
 
 def test_an_ordinary_user_can_do_it_all_and_the_watchdog_keeps_memory(nobodys: Path) -> None:

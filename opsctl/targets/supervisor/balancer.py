@@ -25,6 +25,9 @@ from opsctl.targets.supervisor.run_settings import RunSettings
 from opsctl.targets.supervisor.runtime_api import ServerRow
 
 POLL_S = 0.02
+RECHECK_S = 5.0
+"""How often HAProxy is asked whether it still has what it was told (people have sockets too)."""
+
 DELETE_LIMIT_S = 5.0
 """How long a drained server's idle connections may keep it; they are purged each second."""
 
@@ -49,6 +52,8 @@ class Balancer:
         self._certificate_seen: tuple[int, ...] = ()
         self._lock = asyncio.Lock()
         self._unwritten = False
+        self._agreed_at = float("-inf")
+        """When the running HAProxy was last seen to have `servers`."""
         self._reports: set[asyncio.Task[None]] = set()
 
     @property
@@ -105,7 +110,10 @@ class Balancer:
                 for name, server in self.servers.items()
                 if name not in wanted
             }
-            await self._put({**leaving, **wanted})
+            whole = {**leaving, **wanted}
+            checked_s = time.monotonic() - self._agreed_at
+            if whole != self.servers or checked_s > RECHECK_S or self._unwritten:
+                await self._put(whole)
 
     async def remove(self, name: str, drain_timeout_s: float) -> bool:
         """Drain a server and take it out. False when requests were cut at the time limit.
@@ -171,6 +179,7 @@ class Balancer:
         self.servers.clear()
 
     async def _put(self, wanted: dict[str, Server]) -> None:
+        self._agreed_at = float("-inf")
         if wanted != self.servers:
             self.servers = wanted
             self._write()
@@ -190,6 +199,7 @@ class Balancer:
                 raise TargetUnreachable(
                     "HAProxy did not take its changes", why=f"{left[0]}: {' '.join(answer.split())}"
                 )
+        self._agreed_at = time.monotonic()
 
     async def _swept(self, wanted: Mapping[str, Server]) -> dict[str, ServerRow]:
         """The servers of the running HAProxy, after those that an interrupted removal left."""
@@ -268,6 +278,7 @@ class Balancer:
         await self._begin(settings)
 
     async def _begin(self, settings: RunSettings) -> None:
+        self._agreed_at = float("-inf")
         await self.process.start(settings.haproxy)
         self._frame = haproxy_config.frame_digest(settings, self.port)
 

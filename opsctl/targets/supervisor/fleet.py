@@ -21,6 +21,9 @@ from opsctl.targets.supervisor.traffic_plan import Member
 from opsctl.targets.supervisor.watched import pin
 
 MEMORY_WATCH_S = 0.25
+KERNEL_WATCH_S = 1.0
+"""The kernel kills by itself; it only has to be noticed, as the victim may be a child."""
+
 SCAN_S = 1.0
 """How long a scan of the process table is believed."""
 
@@ -149,18 +152,16 @@ class Fleet:
     async def watch_memory(self) -> None:
         """Kill replicas that are over their limit. Runs until cancelled."""
         while True:
-            await asyncio.sleep(MEMORY_WATCH_S)
             limited = [r for r in self.runners.values() if r.memory.limit_mb is not None]
-            if not limited:
-                continue
-            members = self.members()
+            watched = [runner for runner in limited if runner.memory.by_watchdog]
+            for runner in watched:
+                excess = runner.memory.excess(self._rss(runner, self.members()))
+                if excess:
+                    runner.kill(excess)
             for runner in limited:
-                if runner.memory.by_watchdog:
-                    excess = runner.memory.excess(self._rss(runner, members))
-                    if excess:
-                        runner.kill(excess)
-                elif runner.memory.kernel_killed:
+                if runner not in watched and runner.memory.kernel_killed:
                     runner.kill(runner.memory.verdict())
+            await asyncio.sleep(MEMORY_WATCH_S if watched else KERNEL_WATCH_S)
 
     def _rss(self, runner: ReplicaRunner, members: Mapping[int, list[int]]) -> int:
         process = runner.process

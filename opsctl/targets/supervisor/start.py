@@ -13,15 +13,27 @@ from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor import offline, wire
 from opsctl.targets.supervisor.launch import BASE_VARIABLES
 from opsctl.targets.supervisor.layout import Layout
+from opsctl.targets.supervisor.log_tail import last_lines
 
 START_LIMIT_S = 15.0
 POLL_S = 0.02
 
-KEEPER = (
-    '(while :; do "$@"; code=$?; case $code in 0|3) exit $code;; esac; sleep 0.2; done)'
-    " </dev/null &"
-)
-"""Starts the supervisor again when it is killed; exit codes as in `supervisor.__main__`."""
+KEEPER = """(
+quick=0
+while :; do
+    began=$(date +%s)
+    "$@"
+    code=$?
+    case $code in 0|3) exit $code;; esac
+    if [ $(($(date +%s) - began)) -lt 2 ]; then quick=$((quick + 1)); else quick=0; fi
+    if [ $quick -lt 5 ]; then sleep 0.2; else sleep 5; fi
+done
+) </dev/null &
+"""
+"""Starts the supervisor again when it is killed; exit codes as in `supervisor.__main__`.
+
+One that dies five times at once can't work just now, and must not eat a CPU by trying.
+"""
 
 
 def ensure_running(layout: Layout) -> None:
@@ -70,6 +82,7 @@ def _start(layout: Layout) -> None:
         time.sleep(POLL_S)
     raise TargetUnreachable(
         f"the supervisor did not start within {START_LIMIT_S:g} s",
+        why=last_lines(layout.supervisor_log),
         next_step=f"See {layout.supervisor_log}",
     )
 
