@@ -250,6 +250,23 @@ def test_a_renewed_certificate_is_shown_and_open_connections_stay(make_house: Ma
     still.close()
 
 
+def test_settings_that_haproxy_refuses_do_not_hold_up_the_traffic(house: House) -> None:
+    house.release("r1")
+    house.release("r2")
+    house.converge(Share("r1", 1, 100), Share("r2", 1, 0))
+    before = balancer_pid(house)
+    house.target = LocalTarget(with_local(house.project, request_timeout_s=1e12))
+    house.apply(Share("r1", 1, 0), Share("r2", 1, 100))
+    seen = house.wait(lambda seen: seen.weights == {"r2": 100})
+    assert house.releases_that_answer(10) == {"r2": 10}
+    assert not seen.converged
+    assert seen.trouble.startswith("HAProxy refuses its new settings")
+    os.kill(before, signal.SIGKILL)  # its file must still be the good one
+    house.target = LocalTarget(house.project)
+    house.converge(Share("r1", 1, 0), Share("r2", 1, 100))
+    assert house.releases_that_answer(10) == {"r2": 10}
+
+
 @pytest.mark.long
 def test_a_balancer_that_hangs_is_killed_and_started_again(house: House) -> None:
     house.release("r1")

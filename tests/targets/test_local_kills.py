@@ -34,7 +34,7 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         while not self.stopped.wait(self.random.uniform(0.2, 1.2)):
-            with contextlib.suppress(OSError, ValueError, StopIteration):
+            with contextlib.suppress(OSError, ValueError, LookupError):
                 os.kill(self.find(), signal.SIGKILL)
                 self.kills += 1
 

@@ -89,8 +89,9 @@ def test_a_replica_that_dies_while_nobody_watches_is_started_again(house: House)
     os.kill(keeper_of(pid), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     os.kill(before["r1-1"], signal.SIGKILL)
-    house.wait(lambda seen: seen.converged and seen.replicas[0].pid != before["r1-1"])
+    seen = house.wait(lambda seen: seen.converged and seen.replicas[0].pid != before["r1-1"])
     assert house.ask()[0] == 200
+    assert seen.replicas[0].restarts == 1
 
 
 def test_an_older_epoch_is_refused_everywhere_and_stays_so_after_a_kill(house: House) -> None:
@@ -126,6 +127,22 @@ def test_a_release_that_is_not_in_the_store_is_refused_and_nothing_changes(house
     with pytest.raises(TargetUnreachable, match="release r9 can't be read"):
         house.apply(Share("r1", 1, 100), Share("r9", 1, 0))
     assert house.target.observe().stamp.sequence == 1
+
+
+def test_a_release_whose_files_are_gone_serves_on_and_holds_up_nothing(house: House) -> None:
+    house.release("r1")
+    house.release("r2")
+    house.converge(Share("r1", 1, 100), Share("r2", 1, 0))
+    before = pids_of(house)
+    house.layout.release_file("r1").unlink()
+    os.kill(house.supervisor_pid(), signal.SIGKILL)
+    seen = house.wait(lambda seen: seen.converged)
+    assert pids_of(house) == before
+    os.kill(before["r1-1"], signal.SIGKILL)
+    seen = house.wait(lambda seen: "release r1 can't be read" in seen.of("r1")[0].reason)
+    assert seen.of("r1")[0].phase == "backoff"
+    house.converge(Share("r2", 1, 100))
+    assert house.releases_that_answer(5) == {"r2": 5}
 
 
 def test_a_corrupt_memory_is_set_aside_and_made_anew_from_what_runs(house: House) -> None:

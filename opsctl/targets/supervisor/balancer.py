@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opsctl.errors import TargetUnreachable
+from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.targets.supervisor import haproxy_config, runtime_api, server_changes, tls
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.files import write_atomically
@@ -22,7 +22,7 @@ from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.runtime_api import ServerRow
+from opsctl.targets.supervisor.runtime_api import ServerRow, Statistics
 
 POLL_S = 0.02
 RECHECK_S = 5.0
@@ -44,7 +44,7 @@ class Balancer:
         self.port = 0
         self.settings: RunSettings | None = None
         self.process = HaproxyProcess(layout, env, tell, changed)
-        self.counted: Callable[[list[dict[str, str]]], None] = lambda rows: None
+        self.counted: Callable[[Statistics], None] = lambda seen: None
         """Gets the counters of a server before it is deleted with them."""
         self._layout = layout
         self._tell = tell
@@ -93,7 +93,7 @@ class Balancer:
             elif self.must_reload(settings, port):
                 try:
                     await self._reload()
-                except TargetUnreachable:
+                except OpsctlError:
                     self.settings, self.port = before if before[0] else (settings, port)
                     raise
             elif self._unwritten:
@@ -230,9 +230,9 @@ class Balancer:
         limit = time.monotonic() + timeout_s
         while self.up:
             with contextlib.suppress(TargetUnreachable):
-                rows = await runtime_api.statistics()
-                self.counted(rows)
-                row = next((row for row in rows if row["svname"] == name), None)
+                seen = await runtime_api.statistics()
+                self.counted(seen)
+                row = next((row for row in seen.rows if row["svname"] == name), None)
                 if row is None or int(row["scur"]) + int(row["qcur"]) == 0:
                     return True
             if time.monotonic() >= limit:
@@ -279,7 +279,7 @@ class Balancer:
 
     async def _begin(self, settings: RunSettings) -> None:
         self._agreed_at = float("-inf")
-        await self.process.start(settings.haproxy)
+        await self.process.start(settings.haproxy, self.counted)
         self._frame = haproxy_config.frame_digest(settings, self.port)
 
     def _known(self) -> RunSettings:

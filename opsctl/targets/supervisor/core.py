@@ -21,7 +21,7 @@ from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.counting import TrafficCounter
 from opsctl.targets.supervisor.events import EventLog
 from opsctl.targets.supervisor.files import write_atomically
-from opsctl.targets.supervisor.fleet import Fleet
+from opsctl.targets.supervisor.fleet import Fleet, plans
 from opsctl.targets.supervisor.guard_watch import GuardWatch
 from opsctl.targets.supervisor.launch import Household
 from opsctl.targets.supervisor.layout import Layout
@@ -86,7 +86,7 @@ class Supervisor:
         """Take over the processes that an earlier supervisor left behind."""
         with self._trouble_told():
             await self._balancer.adopt(same_boot=self._store.same_boot)
-        self._fleet.adopt(self._store.memory.replicas)
+        self._fleet.adopt(self._store.memory.replicas, plans(self._steering.effective()))
 
     async def run(self) -> int:
         """Work until told to end; the exit code."""

@@ -11,6 +11,7 @@ from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor import runtime_api
 from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.files import write_atomically
+from opsctl.targets.supervisor.runtime_api import Statistics
 from opsctl.targets.supervisor.traffic import TrafficLedger
 
 COUNT_S = 0.9
@@ -41,17 +42,15 @@ class TrafficCounter:
             return
         self._read_at = time.monotonic()
         try:
-            rows = await runtime_api.statistics()
+            seen = await runtime_api.statistics()
         except TargetUnreachable:
             self._note_silence()
             return
         self._silences = 0
-        self._absorb(rows)
+        self._absorb(seen)
 
-    def _absorb(self, rows: list[dict[str, str]]) -> None:
-        identity = self._balancer.process.identity
-        source = f"{identity.pid}:{identity.start_ticks}" if identity else ""
-        if self.ledger.absorb(rows, source):
+    def _absorb(self, seen: Statistics) -> None:
+        if self.ledger.absorb(seen.rows, str(seen.pid)):
             with contextlib.suppress(OSError):
                 write_atomically(self._path, json.dumps(self.ledger.to_dict()))
 

@@ -7,14 +7,16 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
+from opsctl.errors import OpsctlError
 from opsctl.model import DesiredState, Replica, Role
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor import procfs
 from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.haproxy_process import BALANCER_MARK
+from opsctl.targets.supervisor.launch import Launch
 from opsctl.targets.supervisor.replica import ReplicaRunner
 from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
 from opsctl.targets.supervisor.traffic_plan import Member
@@ -55,8 +57,11 @@ class Fleet:
         )
         self._around = dataclasses.replace(self._around, household=household)
 
-    def adopt(self, records: list[dict[str, Any]]) -> None:
-        """Take over what runs already; what is marked as ours and is nobody's is killed."""
+    def adopt(self, records: list[dict[str, Any]], wanted: Container[str]) -> None:
+        """Take over what runs already; what is marked as ours and is nobody's is killed.
+
+        Of `wanted` replicas those that ended meanwhile are started again.
+        """
         layout = self._around.household.layout
         found = procfs.marked(layout.service_dir)
         known = {record["name"]: record for record in records}
@@ -69,14 +74,20 @@ class Fleet:
             plan = ReplicaPlan(record["name"], record["release"], record["role"])
             try:
                 launch = launching.load(layout, plan.release)
-            except Exception as error:  # noqa: BLE001  (told; the process is then an orphan)
-                self._around.tell(plan.release, f"{plan.name} can't be adopted: {error}")
-                continue
+            except OpsctlError as error:
+                # It may be serving: it is kept, and only its next start will fail.
+                self._around.tell(plan.release, str(error))
+                launch = Launch(plan.release, (), "", layout.run)
             runner = ReplicaRunner(plan, launch, self._around)
             adopted = runner.adopt(record)
             if adopted:
                 sessions.add(record["pid"])
                 self._around.tell(plan.release, f"{plan.name} adopted: pid {record['pid']}")
+            elif plan.name not in wanted:
+                continue
+            elif record["pid"]:
+                runner.restarts += 1
+                self._around.tell(plan.release, f"{plan.name} ended while nobody watched")
             self.runners[plan.name] = runner
             runner.begin()
         self._kill_orphans(found, sessions)
@@ -90,12 +101,20 @@ class Fleet:
             release = env.get("OPSCTL_RELEASE", "")
             self._around.tell(release, f"orphan pid {pid} of {release} killed")
 
-    def start_missing(self, wanted: Mapping[str, ReplicaPlan]) -> None:
-        """Start replicas that are wanted and not there; pin those whose CPUs changed."""
+    def start_missing(self, wanted: Mapping[str, ReplicaPlan]) -> list[OpsctlError]:
+        """Start replicas that are wanted and not there; pin those whose CPUs changed.
+
+        What goes wrong with one of them is returned, and does not hold up the others.
+        """
+        problems: list[OpsctlError] = []
         for name, plan in wanted.items():
             runner = self.runners.get(name)
             if runner is None:
-                launch = launching.load(self._around.household.layout, plan.release)
+                try:
+                    launch = launching.load(self._around.household.layout, plan.release)
+                except OpsctlError as error:
+                    problems.append(error)
+                    continue
                 self.runners[name] = ReplicaRunner(plan, launch, self._around)
                 self.runners[name].begin()
             elif runner.plan.cpus != plan.cpus and not runner.stopping:
@@ -103,6 +122,7 @@ class Fleet:
                 if runner.process is not None:
                     members = self.members(fresh=True).get(runner.process.pid, [])
                     pin(members, plan.cpus or runner.launch.cpus)
+        return problems
 
     def balanced(
         self, wanted: Mapping[str, ReplicaPlan], present: Mapping[str, Server]

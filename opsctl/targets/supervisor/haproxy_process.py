@@ -16,6 +16,7 @@ from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, Layout
 from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.procfs import Identity
+from opsctl.targets.supervisor.runtime_api import Statistics
 from opsctl.targets.supervisor.watched import WatchedProcess
 
 BALANCER_MARK = "OPSCTL_BALANCER"
@@ -66,16 +67,17 @@ class HaproxyProcess:
         if not done.ok:
             raise TargetUnreachable("HAProxy refuses its new settings", why=done.why)
 
-    async def start(self, haproxy: str) -> None:
+    async def start(self, haproxy: str, counted: Callable[[Statistics], None]) -> None:
         """Start HAProxy from its file; when one runs, the new one takes its sockets over.
 
-        Returns when the new process answers. Raises TargetUnreachable.
+        Returns when the new process answers; until then `counted` gets the counters of the old
+        one, which nobody can ask afterwards. Raises TargetUnreachable.
         """
         old = self._process if self.up else None
         more = ["-x", ADMIN_SOCKET_NAME, "-sf", str(old.pid)] if old else []
         program = haproxy_binary.find(haproxy) or haproxy
         process = self._spawn([program, "-db", "-f", self._layout.haproxy_config.name, *more])
-        await self._answers(process)
+        await self._answers(process, counted)
         self._process = process
         with contextlib.suppress(OSError):
             identity = process.identity
@@ -115,13 +117,17 @@ class HaproxyProcess:
             ) from error
         return WatchedProcess.of_child(popen)
 
-    async def _answers(self, process: WatchedProcess) -> None:
+    async def _answers(
+        self, process: WatchedProcess, counted: Callable[[Statistics], None]
+    ) -> None:
         """Wait until the new process itself answers on the admin socket."""
         limit = time.monotonic() + START_LIMIT_S
         while process.running and time.monotonic() < limit:
             with contextlib.suppress(TargetUnreachable):
-                if f"\nPid: {process.pid}\n" in await runtime_api.command(["show info"]):
+                seen = await runtime_api.statistics()
+                if seen.pid == process.pid:
                     return
+                counted(seen)
             await asyncio.sleep(POLL_S)
         process.signal(signal.SIGKILL)
         raise TargetUnreachable(

@@ -72,9 +72,21 @@ async def servers() -> dict[str, ServerRow]:
     return found
 
 
-async def statistics() -> list[dict[str, str]]:
-    """Rows of `show stat` by column name (management guide, section 9.1)."""
-    answer = await command(["show stat"])
+@dataclass(frozen=True)
+class Statistics:
+    """Counters, and the process that counted them: at a reload another one takes the socket."""
+
+    pid: int
+    rows: list[dict[str, str]]
+    """Of `show stat`, by column name (management guide, section 9.1)."""
+
+
+async def statistics() -> Statistics:
+    """Read all counters. Raises TargetUnreachable."""
+    answer = await command(["show info", "show stat"])
     lines = [line for line in answer.splitlines() if line]
-    header = lines[0].removeprefix("# ").split(",")
-    return [dict(zip(header, line.split(","), strict=False)) for line in lines[1:]]
+    pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
+    start = next(i for i, line in enumerate(lines) if line.startswith("# pxname,"))
+    header = lines[start].removeprefix("# ").split(",")
+    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines[start + 1 :]]
+    return Statistics(pid, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from opsctl.errors import TargetUnreachable
+from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.model import DesiredState
 from opsctl.targets.supervisor import ports
 from opsctl.targets.supervisor.balancer import Balancer
@@ -33,17 +33,26 @@ class Steering:
         return DesiredState(tuple(kept))
 
     async def step(self, tell: Tell) -> None:
-        """Do what can be done now. Raises TargetUnreachable; then it is tried again."""
+        """Do what can be done now. Raises TargetUnreachable; then it is tried again.
+
+        A replica that can't be started or settings that HAProxy refuses hold up nothing else:
+        traffic must leave a bad release whatever is wrong besides.
+        """
         self._retire(tell)
         state = self.effective()
         wanted = plans(state)
         self._removals.cancel_wanted(wanted)
-        self._fleet.start_missing(wanted)
-        await self._keep_balancer(state)
+        problems = self._fleet.start_missing(wanted)
+        try:
+            await self._keep_balancer(state)
+        except OpsctlError as error:
+            problems.append(error)
         await self._take_out_strays()
         self._note_complete(state)
         await self._shift(state, wanted, tell)
         self._remove_surplus(wanted)
+        if problems:
+            raise problems[0]
 
     def converged(self) -> bool:
         """Whether everything is as `effective` says."""
@@ -140,8 +149,7 @@ class Steering:
         for name, runner in self._fleet.runners.items():
             if runner.came_back:
                 runner.came_back = False
-                if runner.restarts:
-                    await self._balancer.report_up(name)
+                await self._balancer.report_up(name)
 
     def _remove_surplus(self, wanted: Mapping[str, ReplicaPlan]) -> None:
         """Begin to remove what is not wanted and has no traffic any more."""
