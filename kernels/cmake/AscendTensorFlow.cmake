@@ -8,6 +8,11 @@ function(ascend_find_tensorflow)
   if(ASCEND_TENSORFLOW STREQUAL "OFF")
     return()
   endif()
+  if(ASCEND_NPU_ARCH EQUAL 1001 OR ASCEND_NPU_ARCH EQUAL 2002)
+    # Kernels for these copy whole 32-byte blocks, and TensorFlow's tensors end anywhere.
+    message(STATUS "ascend-ops: no TensorFlow library for SoC family ${ASCEND_NPU_ARCH}")
+    return()
+  endif()
   find_package(Python REQUIRED COMPONENTS Interpreter)
   execute_process(
     COMMAND ${CMAKE_COMMAND} -E env TF_CPP_MIN_LOG_LEVEL=3 ${Python_EXECUTABLE}

@@ -15,6 +15,17 @@ __aicore__ inline uint32_t RoundUpToBlock(uint32_t count) {
     return (count + kElements - 1) / kElements * kElements;
 }
 
+// Elements that a copy of `count` elements moves, and that are therefore computed as well.
+template <typename T>
+__aicore__ inline uint64_t Reach(int64_t count) {
+#if defined(__NPU_ARCH__) && (__NPU_ARCH__ == 2002 || __NPU_ARCH__ == 1001)
+    constexpr int64_t kElements = 32 / sizeof(T);
+    return static_cast<uint64_t>((count + kElements - 1) / kElements * kElements);
+#else
+    return static_cast<uint64_t>(count);
+#endif
+}
+
 template <typename T>
 __aicore__ inline void CopyTileIn(const AscendC::LocalTensor<T>& dst,
                                   const AscendC::GlobalTensor<T>& src, uint32_t count) {

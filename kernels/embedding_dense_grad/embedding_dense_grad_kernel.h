@@ -29,7 +29,7 @@ public:
         rows_ = left < tiling.core_rows ? left : tiling.core_rows;
         if (rows_ <= 0) return;
         grad_.SetGlobalBuffer((__gm__ T*)grad, tiling.lookup_count * tiling.width);
-        indices_.SetGlobalBuffer((__gm__ int32_t*)indices, tiling.lookup_count);
+        indices_.SetGlobalBuffer((__gm__ int32_t*)indices, Reach<int32_t>(tiling.lookup_count));
         table_.SetGlobalBuffer((__gm__ T*)table_grad, tiling.row_count * tiling.width);
         const uint32_t chunk = tiling.chunk_rows * tiling.column_pitch;
         pipe->InitBuffer(index_in_, kBufferCount, kIndexWindow * sizeof(int32_t));

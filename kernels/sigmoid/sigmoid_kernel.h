@@ -24,8 +24,8 @@ public:
         length_ = left < tiling.core_length ? left : tiling.core_length;
         tile_length_ = tiling.tile_length;
         if (length_ <= 0) return;
-        x_.SetGlobalBuffer((__gm__ T*)x + begin, length_);
-        y_.SetGlobalBuffer((__gm__ T*)y + begin, length_);
+        x_.SetGlobalBuffer((__gm__ T*)x + begin, Reach<T>(length_));
+        y_.SetGlobalBuffer((__gm__ T*)y + begin, Reach<T>(length_));
         pipe->InitBuffer(in_, kBufferCount, tile_length_ * sizeof(T));
         pipe->InitBuffer(out_, kBufferCount, tile_length_ * sizeof(T));
         pipe->InitBuffer(ones_, tile_length_ * sizeof(float));
@@ -39,7 +39,7 @@ public:
         AscendC::Duplicate(ones, 1.0f, static_cast<int32_t>(FirstTileLength()));
         for (int64_t offset = 0; offset < length_; offset += tile_length_) {
             const int64_t left = length_ - offset;
-            const uint32_t count = left < tile_length_ ? left : tile_length_;
+            const uint32_t count = Reach<T>(left < tile_length_ ? left : tile_length_);
             CopyIn(offset, count);
             Compute(ones, count);
             CopyOut(offset, count);
@@ -52,7 +52,7 @@ private:
 
     __aicore__ inline uint32_t FirstTileLength() const
     {
-        return length_ < tile_length_ ? length_ : tile_length_;
+        return Reach<T>(length_ < tile_length_ ? length_ : tile_length_);
     }
 
     __aicore__ inline void CopyIn(int64_t offset, uint32_t count)

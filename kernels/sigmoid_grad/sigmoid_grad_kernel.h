@@ -22,9 +22,9 @@ public:
         length_ = left < tiling.core_length ? left : tiling.core_length;
         tile_length_ = tiling.tile_length;
         if (length_ <= 0) return;
-        y_.SetGlobalBuffer((__gm__ T*)y + begin, length_);
-        dy_.SetGlobalBuffer((__gm__ T*)dy + begin, length_);
-        dx_.SetGlobalBuffer((__gm__ T*)dx + begin, length_);
+        y_.SetGlobalBuffer((__gm__ T*)y + begin, Reach<T>(length_));
+        dy_.SetGlobalBuffer((__gm__ T*)dy + begin, Reach<T>(length_));
+        dx_.SetGlobalBuffer((__gm__ T*)dx + begin, Reach<T>(length_));
         pipe->InitBuffer(y_in_, kBufferCount, tile_length_ * sizeof(T));
         pipe->InitBuffer(dy_in_, kBufferCount, tile_length_ * sizeof(T));
         pipe->InitBuffer(dx_out_, kBufferCount, tile_length_ * sizeof(T));
@@ -39,7 +39,7 @@ public:
     {
         for (int64_t offset = 0; offset < length_; offset += tile_length_) {
             const int64_t left = length_ - offset;
-            const uint32_t count = left < tile_length_ ? left : tile_length_;
+            const uint32_t count = Reach<T>(left < tile_length_ ? left : tile_length_);
             CopyIn(offset, count);
             Compute(count);
             CopyOut(offset, count);

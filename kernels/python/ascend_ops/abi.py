@@ -15,6 +15,9 @@ from ascend_ops.errors import LibraryError, ViolationError
 MAX_SIZES: Final = 8
 TILING_BYTES: Final = 256
 INVALID: Final = 1
+# SoC families without DataCopyPad: their copies are whole blocks, and so must be the buffers.
+WHOLE_BLOCK_ARCHS: Final = (1001, 2002)
+BLOCK_BYTES: Final = 32
 PIPES: Final = ("scalar", "vector", "cube", "copy_l1", "copy_in", "copy_out")
 
 # Types in the order of the ABI's numbers.
@@ -141,7 +144,10 @@ def load_library(variant: str | None = None) -> Library:
     table = found.contents
     operators = [table.operators[i] for i in range(table.operator_count)]
     estimate = table.estimate or None
-    named = {entry.contents.name.decode(): Operator(entry, estimate) for entry in operators}
+    named = {
+        entry.contents.name.decode(): Operator(entry, estimate, table.npu_arch)
+        for entry in operators
+    }
     return Library(table.variant.decode(), table.npu_arch, named)
 
 
@@ -152,20 +158,28 @@ def _raise(code: int, error: _Error) -> None:
 
 @dataclass(frozen=True)
 class _Call:
-    """A planned call; it holds the workspace until the call is over."""
+    """A planned call; it holds operands and workspace (the last) until the call is over."""
 
     problem: _Problem
     plan: _Plan
     tensors: "ctypes.Array[_Tensor]"
-    workspace: NDArray[np.uint8]
+    buffers: list[NDArray[Any]]
+
+
+def _whole_blocks(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of `array`, and what is missing to a multiple of a block."""
+    padded = np.zeros(-(-array.nbytes // BLOCK_BYTES) * BLOCK_BYTES, np.uint8)
+    padded[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    return padded
 
 
 class Operator:
     """One operator of one build. Calls share no state, so threads may call it at once."""
 
-    def __init__(self, entry: "ctypes._Pointer[_Operator]", estimate: Any = None) -> None:
+    def __init__(self, entry: "ctypes._Pointer[_Operator]", estimate: Any, npu_arch: int) -> None:
         self._entry = entry
         self._estimate = estimate
+        self._whole_blocks = npu_arch in WHOLE_BLOCK_ARCHS
         self.name: str = entry.contents.name.decode()
         self.tensor_count: int = entry.contents.tensor_count
 
@@ -186,6 +200,7 @@ class Operator:
         )
         if code:
             _raise(code, error)
+        self._give_back(call, arrays[-1])
 
     def estimate(
         self, arrays: list[NDArray[Any]], dtype: np.dtype[Any], sizes: list[int]
@@ -198,6 +213,7 @@ class Operator:
         code = self._estimate(self._entry, call.problem, call.plan, call.tensors, estimate, error)
         if code:
             _raise(code, error)
+        self._give_back(call, arrays[-1])
         busy = dict(zip(PIPES, estimate.busy_cycles, strict=True))
         return CycleEstimate(estimate.total_cycles, busy, call.plan.core_count)
 
@@ -208,8 +224,13 @@ class Operator:
         code = self._entry.contents.plan(problem, plan, error)
         if code:
             _raise(code, error)
-        workspace = np.empty(plan.workspace_bytes, np.uint8)
-        tensors = (_Tensor * (len(arrays) + 1))(
-            *[_Tensor(array.ctypes.data, array.nbytes) for array in [*arrays, workspace]]
+        operands = [_whole_blocks(array) for array in arrays] if self._whole_blocks else arrays
+        buffers = [*operands, np.empty(plan.workspace_bytes, np.uint8)]
+        tensors = (_Tensor * len(buffers))(
+            *[_Tensor(buffer.ctypes.data, buffer.nbytes) for buffer in buffers]
         )
-        return _Call(problem, plan, tensors, workspace)
+        return _Call(problem, plan, tensors, buffers)
+
+    def _give_back(self, call: _Call, output: NDArray[Any]) -> None:
+        if self._whole_blocks:
+            output.reshape(-1).view(np.uint8)[:] = call.buffers[-2][: output.nbytes]

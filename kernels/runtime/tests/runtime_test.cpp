@@ -275,11 +275,11 @@ void RandomSchedulesNeverShareAStage(int schedules, unsigned seed) {
     }
 }
 
-void PipelineOverlapsCopiesAndKernels() {
-    // 2 ms a copy and 2 ms a kernel: serial 6 ms an item, overlapped 2 ms at best.
-    const CpusimDeviceOptions cost{2e6 / 4096, 2e6};
-    const double serial = Throughput(1, 30, 1024, cost);
-    const double overlapped = Throughput(3, 30, 1024, cost);
+// Each copy and each kernel takes `step_ms`: serial three steps an item, overlapped one at best.
+void PipelineOverlapsCopiesAndKernels(double step_ms) {
+    const CpusimDeviceOptions cost{step_ms * 1e6 / 4096, step_ms * 1e6};
+    const double serial = Throughput(1, 20, 1024, cost);
+    const double overlapped = Throughput(3, 20, 1024, cost);
     std::printf("{\"serial_items_per_s\": %.1f, \"overlapped_items_per_s\": %.1f, "
                 "\"speedup\": %.2f}\n", serial, overlapped, overlapped / serial);
 }
@@ -295,6 +295,6 @@ int main(int argc, char** argv) {
     StreamsShowLifetimeAndOrderingBugs();
     PoolReusesWhatCameBack();
     RandomSchedulesNeverShareAStage(schedules, 42);
-    PipelineOverlapsCopiesAndKernels();
+    PipelineOverlapsCopiesAndKernels(argc > 2 ? std::atof(argv[2]) : 2.0);
     return 0;
 }

@@ -22,14 +22,14 @@ public:
         const int64_t left = tiling.total_length - begin;
         const int64_t length = left < tiling.core_length ? left : tiling.core_length;
         if (length <= 0) return;
-        x_.SetGlobalBuffer((__gm__ float*)x + begin, length);
-        y_.SetGlobalBuffer((__gm__ float*)y + begin, length);
+        x_.SetGlobalBuffer((__gm__ float*)x + begin, Reach<float>(length));
+        y_.SetGlobalBuffer((__gm__ float*)y + begin, Reach<float>(length));
         pipe->InitBuffer(in_, 1, kNaiveTileLength * sizeof(float));
         pipe->InitBuffer(out_, 1, kNaiveTileLength * sizeof(float));
         pipe->InitBuffer(ones_, kNaiveTileLength * sizeof(float));
         for (int64_t offset = 0; offset < length; offset += kNaiveTileLength) {
             const int64_t rest = length - offset;
-            RunTile(offset, rest < kNaiveTileLength ? rest : kNaiveTileLength);
+            RunTile(offset, Reach<float>(rest < kNaiveTileLength ? rest : kNaiveTileLength));
             AscendC::PipeBarrier<PIPE_ALL>();
         }
     }
