@@ -15,7 +15,13 @@ from opsctl.errors import JournalBroken, OpsctlError, Superseded
 from opsctl.journal import Journal
 from opsctl.records import parse_segment
 
-OPENED: dict[str, object] = {"op": "deploy", "candidate": "r1", "base": None, "before": {"shares": []}, "plan": []}
+OPENED: dict[str, object] = {
+    "op": "deploy",
+    "candidate": "r1",
+    "base": None,
+    "before": {"shares": []},
+    "plan": [],
+}
 
 
 def journal(folder: Path) -> Journal:
