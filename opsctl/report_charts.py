@@ -13,10 +13,15 @@ from html import escape
 WIDTH, HEIGHT = 360, 230
 """Units of the view box: about the pixels of a phone's column, so that text keeps its size."""
 
-LEFT, RIGHT, TOP, BOTTOM = 50, 12, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 40
 """Room for labels around the plot."""
 
-TICKS_ABOUT = 5
+LETTER = 7
+"""Width of a digit at the size of the labels, at most."""
+
+TICKS_ABOUT = 6
+
+FEW_NINES = 3.5
 
 Point = tuple[float, float]
 Stretch = Callable[[float], float]
@@ -51,10 +56,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; it breaks where y is None."""
+    """A curve; it breaks where y is None. With `steps` y stays as it was until the next x."""
 
     css: str
     points: Sequence[tuple[float, float | None]]
+    steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,10 +117,9 @@ def _grid(chart: Chart) -> Iterator[str]:
     for value, label in chart.x.ticks:
         x = _x(chart, value)
         yield f'<path class="grid" d="M{x} {TOP}V{bottom}"/>'
-        anchor = "end" if x > right - 14 else "middle"
-        yield _text(
-            min(x, WIDTH - 2) if anchor == "middle" else right + 8, bottom + 15, label, anchor
-        )
+        # The last label would leave the picture if it stood below the middle of its tick.
+        out = x + LETTER * len(label) / 2 > WIDTH
+        yield _text(WIDTH if out else x, bottom + 15, label, "end" if out else "middle")
     yield f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>'
     yield _text((LEFT + right) / 2, HEIGHT - 6, chart.x.name, "middle")
 
@@ -133,7 +138,9 @@ def _line(chart: Chart, line: Line) -> str:
     path, down = [], False
     for x, y in line.points:
         if y is not None:
-            path.append(f"{'L' if down else 'M'}{_x(chart, x)} {_y(chart, y)}")
+            right, up = _x(chart, x), _y(chart, y)
+            corner = f"H{right}V{up}" if line.steps else f"L{right} {up}"
+            path.append(corner if down else f"M{right} {up}")
         down = y is not None
     return "".join(path)
 
@@ -183,7 +190,8 @@ def _step(least: float) -> float:
 def log_axis(name: str, low: float, high: float) -> Axis:
     """An axis of powers of ten, with ticks between them where there are few; 0 < low < high."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps: tuple[int, ...] = (1, 2, 5) if math.log10(high / low) < 2.3 else (1,)
+    width = math.log10(high / low)
+    steps = (1, 2, 3, 4, 5, 7) if width < 0.8 else (1, 2, 5) if width < 2.3 else (1,)
     values = [m * 10.0**power for power in decades for m in steps]
     ticks = tuple((value, f"{value:g}") for value in values if low <= value <= high)
     return Axis(name, low, high, ticks, math.log10)
@@ -191,7 +199,11 @@ def log_axis(name: str, low: float, high: float) -> Axis:
 
 def nines_axis(name: str, high: float) -> Axis:
     """From no request to `high` (below 1) of them, with the tail stretched."""
-    shares = ((0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"))
-    more = ((0.9999, "99.99 %"),)
-    ticks = tuple((share, label) for share, label in (*shares, *more) if share <= high)
+    shares = (
+        *((0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %")),
+        *((0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")),
+    )
+    # Where there are many nines, none and half of the requests are too near to label both.
+    first = 1 if nines(high) > FEW_NINES else 0
+    ticks = tuple((share, label) for share, label in shares[first:] if share <= high)
     return Axis(name, 0.0, high, ticks, nines)

@@ -134,6 +134,8 @@ def _benchmark(report: Report, gate: Gate | None) -> Iterator[str]:
     yield plain(words.sentence(told))
     if gate is None:
         return
+    if not words.sound(gate):
+        yield words.UNSOUND_NOTE
     if gate.get("metrics"):
         yield _table(("metric", "new against old", "95 % confidence", "judgement"), _metrics(gate))
     sizes = sorted(gate.get("batch_sizes", {}), key=int)

@@ -145,7 +145,7 @@ def events(report: Report) -> list[Event]:
     """Requests, waits, takeovers and stops of a rollout in the order in which they happened."""
     decision = report["decision"]
     found = [
-        Event(entry["time"], entry["by"], _because(entry["request"], entry.get("reason")))
+        Event(entry["time"], entry["by"], _because(_asked(entry), entry.get("reason")))
         for entry in decision["requests"]
     ]
     found += [
@@ -167,6 +167,10 @@ def events(report: Report) -> list[Event]:
         for entry in decision["interruptions"]
     ]
     return sorted(found, key=lambda event: event.time)
+
+
+def _asked(request: Mapping[str, Any]) -> str:
+    return "took the candidate off" if request["request"] == "guard" else str(request["request"])
 
 
 def _because(what: str, why: str | None) -> str:

@@ -130,6 +130,9 @@ UNSOUND = ("environment", "too_few", "no_answer")
 """Kinds of reasons for which the evidence decides nothing, whatever it says."""
 
 
+UNSOUND_NOTE = "These data are not sound enough to decide anything."
+
+
 def sound(gate: Gate) -> bool:
     """Whether the gate's data may decide anything."""
     return gate.get("reason_kind") not in UNSOUND

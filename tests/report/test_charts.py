@@ -79,6 +79,15 @@ def test_ticks_are_round_numbers_within_the_axis() -> None:
     assert [value for value, _ in log_axis("", 2.2, 5.1).ticks] == [3.0, 4.0, 5.0]
 
 
+def test_the_last_label_stays_within_the_picture() -> None:
+    axis = linear_axis("x", 0.0, 40_000.0)
+    picture = parse(svg(Chart("k", "t", "d", axis, AXIS, [])))
+    anchors = {one.text: one.attributes for one in picture.all("text")}
+    assert anchors["40,000"]["text-anchor"] == "end"
+    assert anchors["40,000"]["x"] == str(WIDTH)
+    assert anchors["30,000"]["text-anchor"] == "middle"
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1e-9), (1.0, 1.0001), (-5e6, 9e9), (0.0, 0.5)])
 def test_any_range_has_a_few_ticks(low: float, high: float) -> None:
     assert 2 <= len(linear_axis("", low, high).ticks) <= 8

@@ -82,6 +82,12 @@ def test_a_failed_gate_says_why_and_what_to_do(tmp_path: Path) -> None:
     assert "batch size 1: new: 40 × HTTP 503" in [one.text for one in page.all("li")]
 
 
+def test_an_undecided_gate_says_that_its_data_decide_nothing(tmp_path: Path) -> None:
+    page = comment_of(rollouts.an_undecided_gate, tmp_path)
+    assert "These data are not sound enough to decide anything." in [p.text for p in page.all("p")]
+    assert "Benchmark: ⏳ inconclusive" in [one.text for one in page.all("h3")]
+
+
 def test_a_first_deploy_has_no_old_figures(tmp_path: Path) -> None:
     page = comment_of(rollouts.a_first_deploy, tmp_path)
     sizes = rows(page.all("table")[0])

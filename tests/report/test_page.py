@@ -281,6 +281,12 @@ def test_events_of_people_the_guard_and_other_opsctls_stand_in_order(tmp_path: P
     ]
 
 
+def test_the_guard_is_told_with_its_reason(tmp_path: Path) -> None:
+    page = page_of(rollouts.an_open_one, tmp_path)
+    assert "guard: took the candidate off: 2 % errors" in page.text
+    assert "So far" in [one.text for one in page.all("dt")]
+
+
 def test_hooks_and_webhooks_are_told(tmp_path: Path) -> None:
     text = page_of(rollouts.a_deploy, tmp_path).text
     assert "ok before promote: ./announce" in text
