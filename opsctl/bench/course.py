@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opsctl.bench.evidence import PairEvidence
+from opsctl.bench.evidence import Evidence, PairEvidence
 from opsctl.bench.figures import Record, arms_report
 from opsctl.bench.gate import Judge
 from opsctl.bench.limits import Limits
-from opsctl.bench.load import Round, Stop
+from opsctl.bench.load import Round, Stop, Turns
 from opsctl.bench.raw import RawLog
 from opsctl.bench.report import GateRequest, Verdict
+from opsctl.bench.trace import ratio_traces
 from opsctl.model import Json
 
 Tell = Callable[[str], None]
@@ -49,10 +50,11 @@ class GateCourse:
         sizes = tuple(steering.costs)
         self.single = request.baseline is None
         self.record = Record(sizes, 1 if self.single else 2)
-        self.evidence = PairEvidence(request.gate, sizes)
+        self.evidence = self._evidence(sizes)
         self.judge = Judge(request.gate, sizes, self.evidence)
         self.limits = Limits(request.gate, sizes)
         self.random = random.Random(request.seed + 1)
+        self.turns: Turns | None = None
         self.verdict: Verdict | None = None
         self.late = 0
         self.spent_s = 0.0
@@ -60,6 +62,14 @@ class GateCourse:
         self.blocks: list[tuple[float, int]] = []
         """When each p50 block was full (seconds since the start), and its batch size."""
         self.started = self.told = time.monotonic()
+
+    def _evidence(self, sizes: tuple[int, ...]) -> Evidence:
+        return PairEvidence(self.request.gate, sizes)
+
+    def metrics(self) -> Json:
+        """Ratios and e-values of the metrics that decide."""
+        assert isinstance(self.evidence, PairEvidence)
+        return ratio_traces(self.judge, self.evidence, self.blocks)
 
     def begin(self, spent_s: float) -> None:
         """Start the clock, with that much of the budget used up."""
@@ -98,12 +108,15 @@ class GateCourse:
 
     def _judge(self, done: Round) -> None:
         first, second = done.latencies
-        fresh = self.evidence.add(done.size, [first], [second])
-        if fresh:
-            self.verdict = self.judge.look()
-            self.blocks.append((self.elapsed, done.size))
-            if self.verdict is None or self.verdict.outcome != "fail":
-                self.verdict = self.limits.broken() or self.verdict
+        self._take(done.size, [first], [second])
+
+    def _take(self, size: int, baseline: list[float], candidate: list[float]) -> None:
+        if not self.evidence.add(size, baseline, candidate):
+            return
+        self.verdict = self.judge.look()
+        self.blocks.append((self.elapsed, size))
+        if self.verdict is None or self.verdict.outcome != "fail":
+            self.verdict = self.limits.broken() or self.verdict
 
     def stop(self) -> Stop:
         self.interrupt()

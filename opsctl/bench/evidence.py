@@ -42,6 +42,9 @@ class Evidence(Protocol):
     """What a judge decides from. Metrics are named `p50:<batch size>`, `p99`, `errors`,
     `throughput`."""
 
+    rates: Track
+    """Seconds a request under full load, of slice pairs (metric `throughput`)."""
+
     @property
     def pairs(self) -> int:
         """Valid observations of each arm."""
@@ -108,6 +111,14 @@ class Track:
         if rest * 2 * (1.0 - self.rule.quantile) >= 1.0:
             self._score(1, rest)
 
+    def log_e_fail(self) -> float:
+        """Log e-value for "worse than tolerated"."""
+        return self.at_tolerated.log_e_above(self.rule.mixture)
+
+    def log_e_pass(self) -> float:
+        """Log e-value for "better than what must be refused"."""
+        return self.at_refused.log_e_below(self.rule.mixture)
+
     def _score(self, blocks: int, size: int) -> None:
         rows = slice(self.used, self.used + blocks * size)
         first: Floats = np.array(self.baseline[rows]).reshape(blocks, size)
@@ -118,6 +129,11 @@ class Track:
         ):
             sums.add(stats.differences(first, second, ratio, self.rule.quantile).ravel())
         self.used += blocks * size
+
+
+def rate_track() -> Track:
+    """Evidence on throughput: seconds a request under full load, of slice pairs."""
+    return Track(Rule(0.5, RATE_BLOCK, RATE_MIXTURE, RATE_TOLERATED, RATE_REFUSED))
 
 
 @dataclass
@@ -144,8 +160,7 @@ class PairEvidence:
         self.gate = gate
         self.medians = {size: Track(rule_of("p50", gate)) for size in batch_sizes}
         self.tails = {size: Track(rule_of("p99", gate)) for size in batch_sizes}
-        self.rates = Track(Rule(0.5, RATE_BLOCK, RATE_MIXTURE, RATE_TOLERATED, RATE_REFUSED))
-        """Seconds a request under full load, of slice pairs (metric `throughput`)."""
+        self.rates = rate_track()
         self.failures = Failures()
 
     @property
@@ -165,22 +180,16 @@ class PairEvidence:
             track.close()
 
     def log_e_fail(self) -> dict[str, float]:
-        result = {
-            f"p50:{size}": track.at_tolerated.log_e_above(P50_MIXTURE)
-            for size, track in self.medians.items()
-        }
+        result = {f"p50:{size}": track.log_e_fail() for size, track in self.medians.items()}
         result["p99"] = self.tail(refused=False).log_e_above(P99_MIXTURE)
         result["errors"] = stats.log_e_discordant(
             self.failures.candidate_only, self.failures.baseline_only
         )
-        result["throughput"] = self.rates.at_tolerated.log_e_above(RATE_MIXTURE)
+        result["throughput"] = self.rates.log_e_fail()
         return result
 
     def log_e_pass(self) -> dict[str, float]:
-        result = {
-            f"p50:{size}": track.at_refused.log_e_below(P50_MIXTURE)
-            for size, track in self.medians.items()
-        }
+        result = {f"p50:{size}": track.log_e_pass() for size, track in self.medians.items()}
         result["p99"] = self.tail(refused=True).log_e_below(P99_MIXTURE)
         result["errors"] = stats.log_e_rate(
             self.failures.candidate_only,
@@ -189,7 +198,7 @@ class PairEvidence:
             self.gate.refused_error_rate,
             above=False,
         )
-        result["throughput"] = self.rates.at_refused.log_e_below(RATE_MIXTURE)
+        result["throughput"] = self.rates.log_e_pass()
         return result
 
     def tail(self, *, refused: bool) -> Sums:

@@ -115,9 +115,15 @@ class Record:
             if errors[arm]:
                 self.failures[size][arm][errors[arm]] += 1
 
+    def add_one(self, size: int, arm: int, latency: float, error: str) -> None:
+        """A request of one arm alone."""
+        self.latencies[size][arm].append(latency)
+        if error:
+            self.failures[size][arm][error] += 1
+
     def rounds(self) -> int:
-        """Rounds taken in, of all batch sizes."""
-        return sum(len(times) for times in self.times.values())
+        """Requests that every arm has answered or failed, of all batch sizes."""
+        return sum(min(map(len, by_arm)) for by_arm in self.latencies.values())
 
     def arm(self, arm: int) -> list[float]:
         """All latencies of an arm."""

@@ -50,20 +50,21 @@ class LoadPlan:
 
 
 class Round:
-    """One request to each arm: `latencies` in seconds by arm, infinite for an error.
+    """One request to each of `arms`: `latencies` in seconds, infinite for an error.
 
     `lag` is how late the later one of them left, in seconds.
     """
 
-    __slots__ = ("errors", "lag", "latencies", "left", "size", "started")
+    __slots__ = ("arms", "errors", "lag", "latencies", "left", "size", "started")
 
-    def __init__(self, size: int, arms: int, started: float) -> None:
+    def __init__(self, size: int, arms: tuple[int, ...], started: float) -> None:
         self.size = size
+        self.arms = arms
         self.started = started
-        self.left = arms
+        self.left = len(arms)
         self.lag = 0.0
-        self.latencies = [float("inf")] * arms
-        self.errors = [""] * arms
+        self.latencies = [float("inf")] * len(arms)
+        self.errors = [""] * len(arms)
 
 
 class Course(Protocol):
@@ -82,6 +83,16 @@ class Course(Protocol):
         """Asked every `TICK_S`: go on, wait for what is on its way, or end at once.
 
         What it raises ends the load at once, and comes out of `Generator.run`.
+        """
+
+
+class Turns(Protocol):
+    """Which arms a round asks, when they can't all be asked at any time."""
+
+    def place(self, at: float) -> tuple[float, tuple[int, ...]]:
+        """When a round may leave that is due at `at` (then or later), and the arms that it asks.
+
+        Called once a round, with rising times, before the course names the batch size.
         """
 
 
@@ -134,10 +145,10 @@ class Generator:
         for pool in self.pools:
             await pool.close()
 
-    async def run(self, course: Course) -> None:
+    async def run(self, course: Course, turns: Turns | None = None) -> None:
         """Send until the course stops; the time limit of requests bounds a drain."""
         self.lags = array("d")
-        sender = Sender(self, course)
+        sender = Sender(self, course, turns)
         with _quiet_collector():
             try:
                 await sender.run()
@@ -148,9 +159,10 @@ class Generator:
 class Sender:
     """One run of a generator."""
 
-    def __init__(self, owner: Generator, course: Course) -> None:
+    def __init__(self, owner: Generator, course: Course, turns: Turns | None) -> None:
         self.owner = owner
         self.course = course
+        self.turns = turns
         self.timer = Timer()
         self.ended = owner.loop.create_future()
         self.rounds: deque[Round] = deque()
@@ -194,13 +206,14 @@ class Sender:
     def _plan_round(self) -> None:
         """Fix the next round: batch size, body, order of the arms, and when each one leaves."""
         chance = self.owner.random
-        arms = len(self.owner.pools)
+        arms = tuple(range(len(self.owner.pools)))
+        if self.turns is not None:
+            self.next_at, arms = self.turns.place(self.next_at)
         size = self.course.next_size()
         payloads = chance.choice(self.owner.payloads[size])
         planned = Round(size, arms, self.next_at)
-        order = list(range(arms))
-        chance.shuffle(order)
-        rate = self.course.rate() * arms
+        order = chance.sample(arms, len(arms))
+        rate = self.course.rate() * len(arms)
         for arm in order:
             self.due.append((self.next_at, arm, payloads, planned))
             self.next_at += self._gap(rate)
@@ -229,8 +242,9 @@ class Sender:
         self.owner.pools[arm].submit(job)
 
     def _done(self, job: Job, of: Round) -> None:
-        of.latencies[job.arm] = job.latency
-        of.errors[job.arm] = job.error
+        place = of.arms.index(job.arm)
+        of.latencies[place] = job.latency
+        of.errors[place] = job.error
         of.left -= 1
         while self.rounds and self.rounds[0].left == 0:
             self.course.finished(self.rounds.popleft())

@@ -18,8 +18,8 @@ from opsctl.bench.figures import Record, summary_ms
 from opsctl.bench.load import LoadPlan
 from opsctl.bench.report import GateReport, GateRequest, Verdict
 from opsctl.bench.session import CpuMeter, Session, session
+from opsctl.bench.slice_course import SliceCourse
 from opsctl.bench.throughput import METRIC, Throughput
-from opsctl.bench.trace import ratio_traces
 from opsctl.model import Json
 
 BUSY_MAX = 0.3
@@ -83,7 +83,7 @@ def _measured(
     steering = steer(request, warm, meter)
     plan = planned(request, warm, steering)
     tell(plan_sentence(request, plan))
-    course = GateCourse(request, steering, tell=tell, interrupt=interrupt)
+    course = course_of(request, steering, tell, interrupt)
     throughput = None
     if METRIC in request.gate.metrics and not course.single:
         throughput = Throughput(opened, course.judge, course.evidence)
@@ -91,13 +91,13 @@ def _measured(
         course.begin(course.elapsed)
     meter = CpuMeter(pids)
     try:
-        opened.drive(course)
+        opened.drive(course, course.turns)
     finally:
         course.raw.flush(now=True)
     seconds, cpu = course.elapsed, meter.report()
     course.close()
     lag = summary_ms(opened.generator.lags)
-    metrics = {} if course.single else ratio_traces(course.judge, course.evidence, course.blocks)
+    metrics = {} if course.single else course.metrics()
     verdict = concluded(request, course, Signs(lag, cpu, metrics, alone))
     data: Json = {
         "started": started,
@@ -132,14 +132,31 @@ def steer(request: GateRequest, warm: Record, meter: CpuMeter) -> Steering:
     rate = request.bench.rate_per_s
     used = sum(use.ran_s for name, use in meter.used().items() if name != "client")
     cpus = machine.cpus_of([request.baseline_pid, request.candidate_pid])
+    if request.bench.interleave == "slices":
+        # One device serves one request at a time, so its time is what an idle one takes.
+        rate = min(rate, BUSY_MAX * sum(1.0 / cost for cost in costs.values()) / len(costs) / 2)
+        return Steering(rate, costs, lag_max_s(request, costs))
     rounds = {size: len(times) for size, times in warm.times.items()}
     spent = sum(costs[size] * count for size, count in rounds.items())
     if used > 0.0 and cpus and spent > 0.0:
         # Equal device time a size makes a mean round cost the harmonic mean of the costs.
         mean_cost = len(costs) / sum(1.0 / cost for cost in costs.values())
         rate = min(rate, BUSY_MAX * cpus / (used / spent * mean_cost))
-    lag_max_s = request.gate.max_lag_percent / PERCENT * min(costs.values())
-    return Steering(rate, costs, max(lag_max_s, LAG_FLOOR_S))
+    return Steering(rate, costs, lag_max_s(request, costs))
+
+
+def lag_max_s(request: GateRequest, costs: dict[int, float]) -> float:
+    """Lateness from which on a round is set aside."""
+    return max(request.gate.max_lag_percent / PERCENT * min(costs.values()), LAG_FLOOR_S)
+
+
+def course_of(
+    request: GateRequest, steering: Steering, tell: Tell, interrupt: Interrupt
+) -> GateCourse:
+    """Pairs of requests, or slices of time where both arms share one device."""
+    sliced = request.bench.interleave == "slices" and request.baseline is not None
+    kind = SliceCourse if sliced else GateCourse
+    return kind(request, steering, tell=tell, interrupt=interrupt)
 
 
 def planned(request: GateRequest, warm: Record, steering: Steering) -> Json:

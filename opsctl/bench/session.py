@@ -12,7 +12,7 @@ import uvloop
 
 from opsctl.bench import machine
 from opsctl.bench.figures import Record
-from opsctl.bench.load import Course, Generator, LoadPlan
+from opsctl.bench.load import Course, Generator, LoadPlan, Turns
 from opsctl.bench.warmup import WarmUp
 from opsctl.model import Json
 
@@ -25,13 +25,13 @@ class Session:
         self.plan = plan
         self.generator = Generator(loop, plan)
 
-    def drive(self, course: Course) -> None:
+    def drive(self, course: Course, turns: Turns | None = None) -> None:
         """Run a course to its end. Raises what the course raised."""
-        self.loop.run_until_complete(self._drive(course))
+        self.loop.run_until_complete(self._drive(course, turns))
 
-    async def _drive(self, course: Course) -> None:
+    async def _drive(self, course: Course, turns: Turns | None) -> None:
         await self.generator.warm()
-        await self.generator.run(course)
+        await self.generator.run(course, turns)
 
     def warm_up(self, interrupt: Callable[[], None]) -> tuple[Record, Json]:
         """The warm-up by rule: its record, and what the report says of it."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opsctl.bench import stats
-from opsctl.bench.evidence import P99_MIXTURE, Rule, rule_of
+from opsctl.bench.evidence import P99_MIXTURE, Rule, rate_track, rule_of
 from opsctl.bench.stats import Floats, Sums
 from opsctl.config import settings
 
@@ -93,6 +93,7 @@ class SliceEvidence:
         p50, p99 = rule_of("p50", gate), rule_of("p99", gate)
         self.medians = {size: SliceTrack(p50, SLICE_MIXTURE, 1) for size in batch_sizes}
         self.tails = {size: SliceTrack(p99, P99_MIXTURE, TAIL_REQUESTS) for size in batch_sizes}
+        self.rates = rate_track()
         self.errors = Sums()
         self.candidate_errors = 0
         self.counts = dict.fromkeys(batch_sizes, 0)
@@ -127,7 +128,7 @@ class SliceEvidence:
         }
         result["p99"] = self._tail(refused=False).log_e_above(P99_MIXTURE)
         result["errors"] = self.errors.log_e_above(ERROR_MIXTURE)
-        result["throughput"] = 0.0
+        result["throughput"] = self.rates.log_e_fail()
         return result
 
     def log_e_pass(self) -> dict[str, float]:
@@ -144,7 +145,7 @@ class SliceEvidence:
             self.gate.refused_error_rate,
             above=False,
         )
-        result["throughput"] = 0.0
+        result["throughput"] = self.rates.log_e_pass()
         return result
 
     def _tail(self, *, refused: bool) -> Sums:

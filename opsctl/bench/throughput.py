@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from opsctl.bench.evidence import PairEvidence
+from opsctl.bench.evidence import Evidence
 from opsctl.bench.gate import Judge
 from opsctl.bench.saturate import Saturation
 from opsctl.bench.session import Session
@@ -26,7 +26,7 @@ BUDGET_SHARE = 0.25
 class Throughput:
     """Slice pairs of the largest batch size until the metric is decided, or its time is over."""
 
-    def __init__(self, opened: Session, judge: Judge, evidence: PairEvidence) -> None:
+    def __init__(self, opened: Session, judge: Judge, evidence: Evidence) -> None:
         self.opened = opened
         self.judge = judge
         self.evidence = evidence

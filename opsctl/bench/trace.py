@@ -15,6 +15,7 @@ import numpy as np
 from opsctl.bench import stats
 from opsctl.bench.evidence import PairEvidence, Rule, Track
 from opsctl.bench.gate import Judge
+from opsctl.bench.slices import SliceEvidence, SliceTrack, slice_differences
 from opsctl.bench.stats import Booleans, Floats
 from opsctl.model import Json
 
@@ -23,6 +24,9 @@ CONFIDENCE = 0.95
 GRID_STEPS = 201
 GRID_SPAN = 0.5
 """Ratios that are tried: 201 of them, from e^-0.5 to e^0.5 times the ratio of the quantiles."""
+
+SLICE_GRID_STEP = 5
+"""Slices try every fifth ratio: each slice pair is ranked on its own, which takes its time."""
 
 POINTS_MAX = 120
 """Most points of a sequence in a report."""
@@ -137,6 +141,51 @@ def ratio_traces(judge: Judge, evidence: PairEvidence, blocks: Sequence[tuple[fl
     return result
 
 
+def slice_traces(
+    judge: Judge, evidence: SliceEvidence, blocks: Sequence[tuple[float, int]]
+) -> Json:
+    """The same for slices; `blocks` tells when each slice pair ended. p99 has no trace."""
+    fail, passed, weights = evidence.log_e_fail(), evidence.log_e_pass(), judge.weights()
+    result: Json = {}
+    for name in judge.names():
+        result[name] = {
+            "weight": weights[name],
+            "log_e_fail": _finite(fail[name]),
+            "log_e_pass": _finite(passed[name]),
+            "proved_at_pair": judge.cleared.get(name),
+        }
+        if name.startswith("p50:"):
+            size = int(name.partition(":")[2])
+            times = [at for at, of in blocks if of == size]
+            result[name] |= _traced_slices(evidence.medians[size], times)
+    return result
+
+
+def _traced_slices(track: SliceTrack, times: Sequence[float]) -> Json:
+    if not track.pairs:
+        return {}
+    arms = [np.concatenate([pair[arm] for pair in track.pairs]) for arm in (0, 1)]
+    low, high = (float(np.quantile(arm, 0.5, method="inverted_cdf")) for arm in arms)
+    middle = high / low if math.isfinite(low) and math.isfinite(high) and low > 0 else 1.0
+    grid = grid_around(middle)[::SLICE_GRID_STEP]
+    total = np.array(
+        [[d.sum() for d in _by_ratio(pair, grid, track.rule.quantile)] for pair in track.pairs]
+    )
+    return _timed(sequence(total, total**2, grid, track.mixture), times)
+
+
+def _by_ratio(pair: tuple[Floats, Floats], grid: Floats, quantile: float) -> list[Floats]:
+    return [slice_differences([pair], float(ratio), quantile) for ratio in grid]
+
+
+def _timed(found: Json, times: Sequence[float]) -> Json:
+    """Seconds in the place of block numbers."""
+    for point in found["over_time"]:
+        index = min(point.pop("block"), len(times)) - 1
+        point["seconds"] = times[index] if times else None
+    return found
+
+
 def _finite(value: float) -> float | None:
     """JSON has no infinity."""
     return value if math.isfinite(value) else None
@@ -147,11 +196,7 @@ def _traced(track: Track, times: Sequence[float]) -> Json:
     total, squares = block_sums(track, grid)
     if not len(total):
         return {}
-    found = sequence(total, squares, grid, track.rule.mixture)
-    for point in found["over_time"]:
-        index = min(point.pop("block"), len(times)) - 1
-        point["seconds"] = times[index] if times else None
-    return found
+    return _timed(sequence(total, squares, grid, track.rule.mixture), times)
 
 
 def _traced_tail(evidence: PairEvidence) -> Json:

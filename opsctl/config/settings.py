@@ -122,6 +122,11 @@ class Bench(Section):
     )
     rate_per_s: float = key(100.0, doc="Request pairs a second (each pair asks both arms).", low=1)
     arrivals: str = key("poisson", doc="Spacing of requests.", choices=("poisson", "constant"))
+    interleave: str = key(
+        "pairs",
+        doc="pairs of requests, or slices of time where both arms share one accelerator.",
+        choices=("pairs", "slices"),
+    )
     warmup_s: float = key(3.0, doc="Least warm-up.", low=0)
     warmup_requests: int = key(50, doc="Least warm-up requests an arm and batch size.", low=0)
     warmup_max_s: float = key(30.0, doc="Longest warm-up.", low=0)

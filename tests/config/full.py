@@ -60,6 +60,7 @@ FULL: dict[str, Any] = {
                 "batch_sizes": [1, 8],
                 "rate_per_s": 50,
                 "arrivals": "constant",
+                "interleave": "slices",
                 "warmup_s": 1,
                 "warmup_requests": 10,
                 "warmup_max_s": 20,
