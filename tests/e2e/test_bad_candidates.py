@@ -24,6 +24,7 @@ def test_a_candidate_that_exits_at_start_is_refused_at_once(standing: Site) -> N
     assert f"opsctl logs {refusal.candidate}" in refusal.next_step
 
 
+@pytest.mark.long
 def test_a_candidate_that_hangs_at_start_is_refused_when_its_tries_are_over(standing: Site) -> None:
     refusal = refuse(standing, Candidate("hangs", 10, {"hang_at_start": True}))
     assert refusal.step == "start"
@@ -38,6 +39,7 @@ def test_a_candidate_whose_health_is_500_is_refused(standing: Site) -> None:
     assert "500" in refusal.why
 
 
+@pytest.mark.long
 def test_a_candidate_whose_health_flaps_reaches_no_streak(make_site: MakeSite) -> None:
     streak = {"interval_s": 0.05, "tries": 60, "streak": 6}
     site = make_site(quick(health=streak))
@@ -73,12 +75,14 @@ def test_a_candidate_whose_values_are_off_by_a_thousandth_is_refused(standing: S
     assert "predictions.0.0: expected" in refusal.why
 
 
+@pytest.mark.long
 def test_a_candidate_whose_answers_have_a_wrong_shape_is_refused(standing: Site) -> None:
     refusal = refuse(standing, Candidate("wrong_shape", 10, {"wrong_shape": True}))
     assert refusal.step == "smoke"
     assert "shape" in refusal.why
 
 
+@pytest.mark.long
 def test_a_candidate_that_leaks_is_stopped_at_its_memory_limit(make_site: MakeSite) -> None:
     stages = {"stages": [{"weight": 20, "hold_s": 30}]}
     site = make_site(quick(strategy=stages, resources={"memory_mb": 150}))

@@ -158,6 +158,7 @@ def test_two_deploys_at_once_never_both_work(make_site: MakeSite) -> None:
     assert opened == ["r1", "r2"]
 
 
+@pytest.mark.long
 def test_a_frozen_command_that_wakes_after_another_took_over_changes_nothing(
     make_site: MakeSite,
 ) -> None:
@@ -188,7 +189,7 @@ time.time = lambda: _now() + _shift
 """
 
 
-@pytest.mark.parametrize("shift_s", ["-86400", "86400"])
+@pytest.mark.parametrize("shift_s", ["-86400", pytest.param("86400", marks=pytest.mark.long)])
 def test_a_clock_that_is_set_back_or_forward_harms_nothing(
     make_site: MakeSite, shift_s: str
 ) -> None:

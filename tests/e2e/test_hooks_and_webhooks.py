@@ -17,12 +17,15 @@ from tests.e2e.site import quick
 SAY = 'printf "%s %s %s %s\\n" "$OPSCTL_STEP" "$OPSCTL_RELEASE" "$OPSCTL_BASE" "$OPSCTL_OUTCOME"'
 
 
+LONG_STEPS = [pytest.param(step, marks=pytest.mark.long) for step in ("start", "smoke", "shift")]
+
+
 def hook(when: str, step: str, script: str) -> dict[str, Any]:
     """A hook of opsctl.yaml."""
     return {"when": when, "step": step, "run": ["sh", "-c", script]}
 
 
-@pytest.mark.parametrize("step", ["deploy", "start", "smoke", "shift", "promote"])
+@pytest.mark.parametrize("step", ["deploy", "promote", *LONG_STEPS])
 def test_a_failing_hook_before_a_step_stops_the_rollout(make_site: MakeSite, step: str) -> None:
     site = make_site(quick())
     site.good("deploy")
@@ -121,6 +124,7 @@ def test_webhooks_are_tried_again_and_tell_how_a_rollout_ended(
     assert "approval" in posted[-1]["reason"]
 
 
+@pytest.mark.long
 def test_a_webhook_that_nobody_answers_holds_nothing_up(make_site: MakeSite) -> None:
     notification = {"url": "http://127.0.0.1:9/", "tries": 2, "timeout_s": 0.5}
     site = make_site(quick(notifications=[notification]))

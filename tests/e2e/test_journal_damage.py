@@ -62,14 +62,15 @@ def lose_all(journal: Path) -> None:
     shutil.rmtree(journal)
 
 
+LONG = pytest.mark.long
 DAMAGES = [
     torn,
-    cut_in_the_last_record,
+    pytest.param(cut_in_the_last_record, marks=LONG),
     cut_in_half,
     flip_a_bit,
-    flip_a_bit_of_the_first_record,
-    empty,
-    lose_the_newest_file,
+    pytest.param(flip_a_bit_of_the_first_record, marks=LONG),
+    pytest.param(empty, marks=LONG),
+    pytest.param(lose_the_newest_file, marks=LONG),
     lose_all,
 ]
 
@@ -104,6 +105,7 @@ def test_after_damage_to_the_journal_resume_recovers_and_the_same_release_serves
     assert site.answers(5) == {str(following.data["release"]): 5}
 
 
+@pytest.mark.long
 def test_a_deploy_recovers_from_a_damaged_journal_by_itself(make_site: MakeSite) -> None:
     site = make_site(quick())
     site.good("deploy")

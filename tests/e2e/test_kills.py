@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import pytest
 import yaml
 
 from tests.apps.processes import wait_until
@@ -64,6 +65,7 @@ def test_after_a_sigkill_the_guard_takes_the_candidate_off_and_resume_goes_on(
     assert site.answers(10) == {"r2": 10}
 
 
+@pytest.mark.long
 def test_a_plain_deploy_goes_on_as_resume_does(make_site: MakeSite) -> None:
     site = make_site(quick(strategy=SLOW_SHIFT))
     site.good("deploy")
@@ -76,6 +78,7 @@ def test_a_plain_deploy_goes_on_as_resume_does(make_site: MakeSite) -> None:
     assert site.status()["holder"] is None
 
 
+@pytest.mark.long
 def test_a_deploy_of_something_else_takes_the_killed_one_back_first(make_site: MakeSite) -> None:
     site = make_site(quick(strategy=SLOW_SHIFT))
     site.good("deploy")
@@ -170,6 +173,7 @@ def test_after_a_restart_of_the_machine_resume_brings_back_what_served(
     assert site.good("health").data["outcome"] == "healthy"
 
 
+@pytest.mark.long
 def test_after_a_restart_in_the_middle_of_a_rollout_resume_ends_it(make_site: MakeSite) -> None:
     site = make_site(quick(strategy=SLOW_SHIFT))
     site.good("deploy")
@@ -182,6 +186,7 @@ def test_after_a_restart_in_the_middle_of_a_rollout_resume_ends_it(make_site: Ma
     assert site.answers(10) == {"r2": 10}
 
 
+@pytest.mark.long
 def test_after_a_restart_in_the_middle_of_a_rollout_abort_brings_the_old_release_back(
     make_site: MakeSite,
 ) -> None:

@@ -31,6 +31,8 @@ STEPS: tuple[tuple[str, Candidate, Mapping[str, Any]], ...] = (
     ("promote", Candidate("code"), LONG_PROMOTE),
 )
 
+QUICK_STEPS = ("start", "shift-20")
+
 
 @pytest.fixture(scope="module")
 def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -41,7 +43,13 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-@pytest.mark.parametrize(("step", "candidate", "service"), STEPS, ids=[s[0] for s in STEPS])
+@pytest.mark.parametrize(
+    ("step", "candidate", "service"),
+    [
+        pytest.param(*s, id=s[0], marks=() if s[0] in QUICK_STEPS else pytest.mark.long)
+        for s in STEPS
+    ],
+)
 def test_pause_then_resume_then_abort_from_another_terminal(
     crossing: Site, step: str, candidate: Candidate, service: Mapping[str, Any]
 ) -> None:
@@ -96,6 +104,7 @@ def test_a_paused_rollout_goes_on_with_resume_to_its_end(crossing: Site) -> None
     assert site.answers(10) == {str(result.data["release"]): 10}
 
 
+@pytest.mark.long
 def test_rollback_of_an_open_rollout_takes_its_candidate_back(crossing: Site) -> None:
     site = crossing.with_options(**LONG_SHIFT)
     old = site.serving
@@ -107,6 +116,7 @@ def test_rollback_of_an_open_rollout_takes_its_candidate_back(crossing: Site) ->
     assert back.data["serving_release"] == site.serving == old
 
 
+@pytest.mark.long
 def test_wait_ends_with_the_exit_code_of_the_rollout_it_waits_for(crossing: Site) -> None:
     site = crossing.with_options(**LONG_SHIFT)
     deploy = site.begin_deploy()
@@ -118,7 +128,9 @@ def test_wait_ends_with_the_exit_code_of_the_rollout_it_waits_for(crossing: Site
     assert (deploy.end(), waiting.end()) == (23, 23)
 
 
-@pytest.mark.parametrize(("signal_name", "code"), [("INT", 130), ("TERM", 143)])
+@pytest.mark.parametrize(
+    ("signal_name", "code"), [("INT", 130), pytest.param("TERM", 143, marks=pytest.mark.long)]
+)
 def test_a_signal_takes_the_candidate_off_at_once_and_resume_goes_on(
     crossing: Site, signal_name: str, code: int
 ) -> None:
@@ -138,6 +150,7 @@ def test_a_signal_takes_the_candidate_off_at_once_and_resume_goes_on(
     assert site.serving == result.data["release"]
 
 
+@pytest.mark.long
 def test_a_time_limit_leaves_the_rollout_safe_and_resume_ends_it(crossing: Site) -> None:
     site = crossing.with_options(strategy={"stages": [{"weight": 20, "hold_s": 8}]})
     old = site.serving

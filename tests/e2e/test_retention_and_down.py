@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.apps.processes import wait_until
 from tests.apps.project import Candidate
 from tests.e2e.conftest import MakeSite
@@ -36,6 +38,7 @@ def test_old_releases_go_but_never_one_that_serves_or_can_be_gone_back_to(
     assert kept <= {"r1.json", "r2.json", "r5.json"}
 
 
+@pytest.mark.long
 def test_reports_beyond_retention_go(make_site: MakeSite) -> None:
     site = make_site(quick(retention={"reports": 2}))
     site.good("deploy")
@@ -49,6 +52,7 @@ def test_reports_beyond_retention_go(make_site: MakeSite) -> None:
     assert site.good("rollback").data["serving_release"] == "r3"
 
 
+@pytest.mark.long
 def test_a_warm_release_retires_by_itself_and_a_rollback_is_then_cold(
     make_site: MakeSite,
 ) -> None:
@@ -92,6 +96,7 @@ def test_down_in_the_middle_of_a_rollout_is_refused_while_somebody_works(
     assert not Path(site.state).exists()
 
 
+@pytest.mark.long
 def test_two_clones_of_a_project_do_not_meet(make_site: MakeSite) -> None:
     one, two = make_site(), make_site()
     one.good("deploy")

@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from tests.apps.project import Candidate
 from tests.e2e.conftest import MakeSite
 from tests.e2e.site import Site
@@ -109,6 +111,7 @@ def test_secrets_that_an_application_shouts_stay_in_its_own_private_log(
     assert leaks(site, logs, crash.stderr, json.dumps(dict(crash.data))) == []
 
 
+@pytest.mark.long
 def test_a_secret_that_changed_is_a_release_and_a_rollback_has_the_old_value(
     make_site: MakeSite,
 ) -> None:

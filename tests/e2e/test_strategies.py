@@ -48,6 +48,7 @@ def test_an_old_release_stays_warm_and_a_rollback_starts_nothing(site: Site) -> 
     assert site.answers(10) == {"r1": 10}
 
 
+@pytest.mark.long
 def test_a_release_that_was_rolled_back_is_not_gone_back_to(site: Site) -> None:
     assert site.deploy().exit_code == 0
     site.good("rollback")
@@ -58,6 +59,7 @@ def test_a_release_that_was_rolled_back_is_not_gone_back_to(site: Site) -> None:
     assert site.good("rollback", "--preview").data["release"] == "r1"
 
 
+@pytest.mark.long
 def test_blue_green_gives_all_traffic_at_once_without_a_failed_request(
     make_site: MakeSite,
 ) -> None:
@@ -119,6 +121,7 @@ def test_recreate_of_the_only_replica_fails_requests_in_the_announced_downtime_o
     assert site.answers(10) == {"r2": 10}
 
 
+@pytest.mark.long
 def test_recreate_of_three_replicas_fails_no_request(make_site: MakeSite) -> None:
     site = make_site(quick(replicas=3, strategy={"type": "recreate", "stages": []}))
     site.good("deploy")
@@ -129,6 +132,7 @@ def test_recreate_of_three_replicas_fails_no_request(make_site: MakeSite) -> Non
     assert site.answers(10) == {"r2": 10}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["rolling", "recreate"])
 def test_a_bad_candidate_in_the_middle_of_three_replicas_gives_all_three_back(
     make_site: MakeSite, kind: str
