@@ -141,6 +141,8 @@ def _benchmark(report: Report, gate: Gate | None) -> Iterator[str]:
     sizes = sorted(gate.get("batch_sizes", {}), key=int)
     if sizes:
         yield _batch_table(gate, sizes)
+    if words.full_load(gate):
+        yield plain(words.full_load(gate))
     lost = [f"batch size {size}: {line}" for size in sizes for line in failures(gate, size)]
     if lost:
         yield "\n".join(f"- {plain(line)}" for line in lost[:ROWS_MAX])

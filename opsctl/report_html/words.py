@@ -114,6 +114,9 @@ def lines_of(report: Report, section: str) -> list[str]:
 def metric_label(metric: str) -> str:
     """A gate metric's name for people: `p50:16` is "p50, batch size 16"."""
     name, _, size = metric.partition(":")
+    if name == "throughput":
+        # Its ratio is one of times, so that more is worse as it is for the others.
+        return "time an answer takes at full load"
     if size:
         return f"{name}, batch size {size}"
     return f"{name}, all sizes" if name == "p99" else name
@@ -155,6 +158,18 @@ def _surely_slower(gate: Gate, metric: str) -> bool:
     """Whether the whole confidence sequence lies above what is tolerated."""
     tolerated, low = margins(gate, metric)[0], gate["metrics"][metric].get("low")
     return tolerated is not None and low is not None and low > 1.0 + tolerated / PERCENT
+
+
+def full_load(gate: Gate) -> str:
+    """What both arms answer at full load, in a sentence; empty when it was not measured."""
+    measured = gate.get("throughput")
+    if not measured:
+        return ""
+    old, new = (measured[arm]["instances_per_s"] for arm in ("baseline", "candidate"))
+    return (
+        f"At full load, batch size {measured['batch_size']}: {count(old)} instances/s by the old"
+        f" one, {count(new)} by the new one ({change_between(old, new)})."
+    )
 
 
 def margin(value: float) -> str:

@@ -294,6 +294,18 @@ def test_hooks_and_webhooks_are_told(tmp_path: Path) -> None:
     assert "failed finished to chat.example after 3 tries" in text
 
 
+def test_throughput_at_full_load_is_told_on_page_and_in_markdown(tmp_path: Path) -> None:
+    gate = measured(5.0)
+    arms = {"baseline": {"instances_per_s": 4000.0}, "candidate": {"instances_per_s": 3900.0}}
+    full = {**gate, "throughput": {"batch_size": 16, **arms}}
+    full["metrics"] = {**gate["metrics"], "throughput": {**gate["metrics"]["errors"]}}
+    written, _ = rollouts.written(tmp_path, deployed(), [full])
+    told = "At full load, batch size 16: 4,000 instances/s by the old one, 3,900 by the new one"
+    assert f"{told} (-2.5 %)." in parse(written.html.read_text()).text
+    assert told in written.markdown.read_text()
+    assert "time an answer takes at full load" in written.html.read_text()
+
+
 def test_a_histogram_that_cannot_be_read_leaves_the_rest_of_the_page(tmp_path: Path) -> None:
     page = parse(rollouts.written(tmp_path, deployed(), [GATE])[0].html.read_text())
     assert page.all("figure") == []
