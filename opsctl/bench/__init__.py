@@ -5,13 +5,14 @@ Numeric libraries are imported only when something is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opsctl.bench.report import BenchReport, BenchRequest, GateReport, GateRequest
 
 if TYPE_CHECKING:
     from opsctl.bench.comparison import Comparison
+    from opsctl.bench.history import Trend
 
 __all__ = [
     "BenchReport",
@@ -21,6 +22,7 @@ __all__ = [
     "compare",
     "measure",
     "run_gate",
+    "trend",
 ]
 
 
@@ -47,3 +49,10 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
     from opsctl.bench import comparison
 
     return comparison.compare(before, after)
+
+
+def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
+    """See `opsctl.bench.history.trend`."""
+    from opsctl.bench import history
+
+    return history.trend(reports)

@@ -1,0 +1,74 @@
+"""Trends over stored reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opsctl.bench.history import change_points, trend
+
+RANDOM = np.random.default_rng(11)
+
+
+def report(number: int, p50_ms: float, machine: str = "a") -> dict[str, Any]:
+    arm = {"p50_ms": p50_ms, "p99_ms": 3.0}
+    return {
+        "started": float(number),
+        "release": f"r{number}",
+        "machine": {"id": machine},
+        "batch_sizes": {"1": {"candidate": arm}, "16": {"candidate": arm}},
+    }
+
+
+def noise(count: int) -> list[float]:
+    return [float(value) for value in RANDOM.normal(0.0, 0.02, count)]
+
+
+def test_a_step_is_found_where_it_happened_with_its_size() -> None:
+    values = [2.0 * np.exp(e) for e in noise(10)] + [2.3 * np.exp(e) for e in noise(9)]
+    found = trend([report(number, value) for number, value in enumerate(values)])
+    series = found.series[0]
+    assert (series.batch_size, series.metric) == ("1", "p50_ms")
+    assert [change.release for change in series.changes] == ["r10"]
+    assert series.changes[0].ratio == pytest.approx(1.15, abs=0.03)
+    assert found.series[1].changes == ()
+    assert f"    changed with r10: {series.changes[0].before_ms:.3g} → " in found.lines()[1]
+
+
+def test_two_steps_up_and_down_are_both_found() -> None:
+    levels = [2.0] * 8 + [3.0] * 8 + [2.0] * 8
+    values = [level * np.exp(e) for level, e in zip(levels, noise(24), strict=True)]
+    assert change_points(values) == [8, 16]
+
+
+def test_noise_alone_seldom_has_a_change_point() -> None:
+    false_alarms = sum(
+        bool(change_points(np.exp(RANDOM.normal(0, 0.05, 20)).tolist())) for _ in range(60)
+    )
+    # 1 % of 60 is 0.6; 5 or more happens by chance once in 2,500 times.
+    assert false_alarms <= 4
+
+
+def test_one_odd_run_is_no_change() -> None:
+    assert change_points([2.0, 2.01, 1.99, 2.0, 9.0, 2.02, 1.98, 2.0, 2.01]) == []
+
+
+def test_few_reports_have_no_change_points() -> None:
+    assert change_points([1.0, 1.0, 5.0, 5.0]) == []
+    assert trend([]).series == ()
+
+
+def test_reports_of_another_machine_are_left_out_and_counted() -> None:
+    reports = [report(1, 2.0, machine="b"), report(3, 2.0), report(2, 2.1)]
+    found = trend(reports)
+    assert (found.machine, found.left_out) == ("a", 1)
+    assert found.series[0].releases == ("r2", "r3")
+    assert found.lines()[0] == "caution: 1 reports of other machines are left out"
+
+
+def test_the_same_reports_give_the_same_trend() -> None:
+    values = np.exp(RANDOM.normal(0, 0.05, 12)).tolist()
+    reports = [report(number, value) for number, value in enumerate(values)]
+    assert trend(reports).to_dict() == trend(reports[::-1]).to_dict()
