@@ -106,7 +106,10 @@ def run(campaign: ModuleType, seed: int, missing: Sequence[int], keep: Keeper) -
         return {}
     if hasattr(campaign, "run_all"):
         with Workdir() as workdir:
-            whole: Record = campaign.run_all(seed, missing, workdir.path, keep)
+            try:
+                whole: Record = campaign.run_all(seed, missing, workdir.path, keep)
+            except Exception as error:  # noqa: BLE001  the summary is wanted all the same
+                whole = {"ok": False, **broken(error)}
             workdir.keep = not whole.get("ok", True)
         return whole
     for index in missing:
@@ -121,13 +124,18 @@ def run_once(campaign: ModuleType, seed: int, index: int) -> Record:
         try:
             record: Record = campaign.run_one(seed, index, workdir.path)
         except Exception as error:  # noqa: BLE001  a run that breaks is a record like any other
-            where = traceback.format_exc(limit=-3)
-            record = {"ok": False, "why": f"{type(error).__name__}: {error}", "where": where}
+            record = {"ok": False, **broken(error)}
         record.setdefault("seconds", round(time.monotonic() - started, 3))
         if not record["ok"]:
             workdir.keep = True
             record["workdir"] = str(workdir.path)
     return {"index": index, **record}
+
+
+def broken(error: Exception) -> Record:
+    """What broke, and where; to be called while it is handled."""
+    where = traceback.format_exc(limit=-3)
+    return {"why": f"{type(error).__name__}: {error}", "where": where}
 
 
 class Workdir:
