@@ -28,9 +28,10 @@ from opsctl.inbox import Inbox
 from opsctl.journal import Journal
 from opsctl.model import DesiredState, Json, Stamp
 from opsctl.plan import Step
-from opsctl.records import Record
+from opsctl.records import FORMAT, Record
 from opsctl.rollout import CLOSE, Progress, final_serving, fold, next_step, outcome
-from opsctl.steps import Scene, Turn, act, best_effort, put_in_force, without_trial
+from opsctl.scene import Scene, Turn, best_effort, put_in_force, without_trial
+from opsctl.steps import act
 
 GATE_EXTRA_S = 120.0
 """What a gate may take beyond its measuring budget: warm-up, starts, confirmation."""
@@ -232,25 +233,25 @@ def _leave_safely(rollout: Rollout, turn: Turn, error: BaseException) -> None:
         best_effort(rollout.scene, leaving, without_trial(rollout.scene, leaving))
 
 
-def opened_record(
-    *,
-    op: str,
-    candidate: str,
-    base: str | None,
-    before: DesiredState,
-    plan: tuple[Step, ...],
-    extra: Mapping[str, Any],
-) -> Json:
-    """The first record of a rollout."""
-    return {
-        "format": 1,
-        "op": op,
-        "candidate": candidate,
-        "base": base,
-        "before": before.to_dict(),
-        "plan": [step.to_dict() for step in plan],
-        **extra,
-    }
+@dataclass(frozen=True)
+class Opening:
+    """What the first record of a rollout says. `before` is the desired state in force."""
+
+    op: str
+    candidate: str
+    base: str | None
+    before: DesiredState
+    plan: tuple[Step, ...] = ()
+
+    def to_dict(self) -> Json:
+        return {
+            "format": FORMAT,
+            "op": self.op,
+            "candidate": self.candidate,
+            "base": self.base,
+            "before": self.before.to_dict(),
+            "plan": [step.to_dict() for step in self.plan],
+        }
 
 
 def step_times(records: tuple[Record, ...]) -> dict[str, float]:

@@ -208,10 +208,9 @@ def _benchmark(
     results: Iterable[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]
 ) -> Json | None:
     passed = [result["gate"] for result in results if "gate" in result]
-    measured = [*gates, *passed]
-    if not measured:
+    if not gates and not passed:
         return None
-    gate = measured[-1]
+    gate = gates[-1] if gates else passed[-1]  # the journal keeps only the verdict
     return {
         "outcome": gate["outcome"],
         "reason": gate.get("reason", ""),

@@ -21,8 +21,8 @@ from opsctl.model import FULL_WEIGHT, DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.reader import Reader, actor_name, reader, report_folder
 from opsctl.rollout import Progress, ReleaseMarks, fold
+from opsctl.scene import Scene, hide
 from opsctl.secrets import SecretStore, resolve_one
-from opsctl.steps import Scene, hide
 
 GUARD_WAIT_S = 8.0
 """How long a rebuild waits for the guard to take an unproved candidate off traffic."""
@@ -58,24 +58,15 @@ class Session:
         if op == "deploy":
             self.read.store.reserve(candidate)
         write_bundle(self.project, number)
-        journal.append(
-            "opened",
-            deploy.opened_record(
-                op=op,
-                candidate=candidate,
-                base=base,
-                before=self.read.last_state(),
-                plan=plan,
-                extra={
-                    "actor": self.actor,
-                    "environment": self.project.environment,
-                    "service": self.project.service_name,
-                    "strategy": self.project.service.strategy.type,
-                    "front": self._front(),
-                    **extra,
-                },
-            ),
-        )
+        opening = deploy.Opening(op, candidate, base, self.read.last_state(), plan)
+        circumstances = {
+            "actor": self.actor,
+            "environment": self.project.environment,
+            "service": self.project.service_name,
+            "strategy": self.project.service.strategy.type,
+            "front": self._front(),
+        }
+        journal.append("opened", {**opening.to_dict(), **circumstances, **extra})
         journal.reserve_space()
 
     def ask(self, request: Any, reason: str = "") -> None:
@@ -204,16 +195,8 @@ def rebuild(session: Session, why: str) -> None:
     journal.epoch = observed.stamp.epoch + 1 if observed else 0
     state = state_without_trial(observed.desired, marks) if observed else DesiredState()
     serving = state.serving_release or ""
-    journal.append(
-        "opened",
-        {
-            **deploy.opened_record(
-                op="rebuild", candidate=serving, base=None, before=state, plan=(), extra={}
-            ),
-            "actor": session.actor,
-            "why": why,
-        },
-    )
+    opening = deploy.Opening("rebuild", serving, None, state)
+    journal.append("opened", {**opening.to_dict(), "actor": session.actor, "why": why})
     ended = {"outcome": "rebuilt", "exit_code": 0, "reason": why, "serving_release": serving}
     journal.append("closed", ended)
 

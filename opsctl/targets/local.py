@@ -1,7 +1,7 @@
 """Target `local`: a service as supervised processes of this machine behind HAProxy.
 
 Everything is asked of the service's supervisor (`opsctl.targets.supervisor`), which outlives
-the command. Nothing heavy is imported here.
+the command. `opsctl status` only observes, so what else is needed is imported where it is.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from opsctl import shell
 from opsctl.config.settings import Project
 from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
-from opsctl.targets import boot
-from opsctl.targets.supervisor import end, events, launch, logs, offline, ports, wire
-from opsctl.targets.supervisor import start as starting
+from opsctl.targets.supervisor import offline, wire
 from opsctl.targets.supervisor.layout import HELD_FOLDERS, Layout
-from opsctl.targets.supervisor.run_settings import RunSettings
+from opsctl.targets.supervisor.run_settings import RunSettings, reachable
 from opsctl.targets.target import CommandResult
 
 DOWN_MARGIN_S = 30.0
@@ -45,7 +42,9 @@ class LocalTarget:
         Raises Superseded for an older epoch, TargetUnreachable when the front door's port is
         taken, a release's files are missing or nobody answers.
         """
-        starting.ensure_running(self._layout)
+        from opsctl.targets import boot
+
+        self._ensure_running()
         request = {
             "call": "apply",
             "state": state.to_dict(),
@@ -67,7 +66,7 @@ class LocalTarget:
             if remembered is not None and not offline.same_boot(remembered):
                 return offline.after_reboot(remembered)
         # Its keeper was killed too: replicas may run, and somebody must be in charge.
-        starting.ensure_running(self._layout)
+        self._ensure_running()
         return Observed.from_dict(self._call({"call": "observe"})["observed"])
 
     def renew(self, epoch: int) -> None:
@@ -75,7 +74,7 @@ class LocalTarget:
         try:
             self._call({"call": "renew", "epoch": epoch})
         except wire.NobodyListens:
-            starting.ensure_running(self._layout)
+            self._ensure_running()
             self._call({"call": "renew", "epoch": epoch})
 
     def endpoints(self, release: str, role: Role = "serving") -> Sequence[Endpoint]:
@@ -88,7 +87,9 @@ class LocalTarget:
 
     def front_door(self) -> Endpoint:
         """Where users call; before the first apply with `auto` the port is a forecast."""
-        host = ports.reachable(self._settings.host)
+        from opsctl.targets.supervisor import ports
+
+        host = reachable(self._settings.host)
         port = self._settings.port
         if not port:
             remembered = offline.remembered(self._layout)
@@ -100,6 +101,8 @@ class LocalTarget:
 
     def logs(self, release: str, *, lines: int = 100, follow: bool = False) -> Iterator[str]:
         """The last `lines` lines of each replica, led by its name; then new ones as they come."""
+        from opsctl.targets.supervisor import logs
+
         return logs.read(self._layout, release, lines=lines, follow=follow)
 
     def run_in(
@@ -115,12 +118,17 @@ class LocalTarget:
 
         Placeholders are filled with the first running replica's values.
         """
+        from opsctl import shell
+        from opsctl.targets.supervisor import launch
+
         known = launch.load(self._layout, release)
         replicas = [r for r in self.observe().replicas if r.release == release and r.pid]
         seat = launch.Seat(f"{release}-1", 0, 0)
         if replicas:
             seat = launch.Seat(replicas[0].name, replicas[0].port, replicas[0].health_port)
-        variables = launch.command_environment(known, seat, self._household())
+        service, environment = self._settings.service, self._settings.environment
+        household = launch.Household(service, environment, self._layout, os.environ)
+        variables = launch.command_environment(known, seat, household)
         with _pinned(known.cpus):
             done = shell.run(
                 launch.fill(argv, known, seat),
@@ -137,6 +145,8 @@ class LocalTarget:
 
     def events(self, release: str) -> Sequence[str]:
         """Starts, exits, kills, traffic shifts and guard actions, oldest first."""
+        from opsctl.targets.supervisor import events
+
         return events.read(self._layout.events_file, release)
 
     def down(self, epoch: int) -> None:
@@ -144,30 +154,35 @@ class LocalTarget:
 
         Raises Superseded, and TargetUnreachable when something would not stop.
         """
+        import shutil
+
+        from opsctl.targets import boot
+        from opsctl.targets.supervisor import end
+
         if self._layout.run.exists():
-            starting.ensure_running(self._layout)
+            self._ensure_running()
             answer = self._call({"call": "down", "epoch": epoch})
             limit = self._settings.drain_timeout_s + self._longest_stop_s() + DOWN_MARGIN_S
             end.wait_gone(answer["pid"], limit)
         end.kill_marked(self._layout)
         boot.keep(self._project, False)
-        import shutil  # costs `status` a third of its time
-
         for folder in HELD_FOLDERS:
             shutil.rmtree(self._layout.service_dir / folder, ignore_errors=True)
 
     def _longest_stop_s(self) -> float:
         """The longest time that a replica of any release may take to stop."""
+        from opsctl.targets.supervisor import launch
+
         stops = [self._project.service.app.stop_timeout_s]
         for path in self._layout.releases.glob("*/release.json"):
             with contextlib.suppress(TargetUnreachable):  # a broken one has no replicas
                 stops.append(launch.load(self._layout, path.parent.name).stop_timeout_s)
         return max(stops)
 
-    def _household(self) -> launch.Household:
-        return launch.Household(
-            self._settings.service, self._settings.environment, self._layout, os.environ
-        )
+    def _ensure_running(self) -> None:
+        from opsctl.targets.supervisor import start
+
+        start.ensure_running(self._layout)
 
     def _call(self, request: Json) -> Json:
         return wire.call(self._layout, request)

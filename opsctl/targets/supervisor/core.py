@@ -16,7 +16,7 @@ from typing import Any
 from opsctl import __version__
 from opsctl.errors import OpsctlError, Superseded
 from opsctl.model import DesiredState, Guard, Json, Observed, Stamp
-from opsctl.targets.supervisor import admission, persisted, ports, procfs, start
+from opsctl.targets.supervisor import admission, persisted, procfs, start
 from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.counting import TrafficCounter
 from opsctl.targets.supervisor.events import EventLog
@@ -28,7 +28,7 @@ from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.removal import Removals
 from opsctl.targets.supervisor.replica_plan import Surroundings
 from opsctl.targets.supervisor.rotation import rotate_all
-from opsctl.targets.supervisor.run_settings import RunSettings
+from opsctl.targets.supervisor.run_settings import RunSettings, reachable
 from opsctl.targets.supervisor.steering import Steering
 from opsctl.targets.supervisor.store import Store
 from opsctl.targets.supervisor.tasks import Tasks
@@ -202,7 +202,7 @@ class Supervisor:
         await self._counter.count(now=True)
         memory, settings = self._store.memory, self._settings
         front = self._counter.ledger.of(FRONT)
-        host = ports.reachable(settings.host)
+        host = reachable(settings.host)
         authority = f"[{host}]" if ":" in host else host
         url = f"{'https' if settings.tls else 'http'}://{authority}:{memory.front_port}"
         return Observed(

@@ -65,11 +65,6 @@ def held_by_others(words: Iterable[str], own: Collection[int]) -> str:
     return ""
 
 
-def reachable(host: str) -> str:
-    """The address under which this machine itself reaches a listening address."""
-    return {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
 def taken_by(port: int) -> str:
     """Who holds a port, for people."""
     found = port_holder(port)

@@ -64,3 +64,8 @@ class RunSettings:
             log_max_mb=local.log_max_mb,
             log_files=local.log_files,
         )
+
+
+def reachable(host: str) -> str:
+    """The address under which this machine itself reaches a listening address."""
+    return {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)

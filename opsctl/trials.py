@@ -1,0 +1,117 @@
+"""The trials of a candidate before any user meets it: smoke tests and the benchmark gate."""
+
+from __future__ import annotations
+
+import json
+
+from opsctl.errors import (
+    GateFailed,
+    GateUndecided,
+    WaitingForPerson,
+)
+from opsctl.model import Json
+from opsctl.scene import Scene, Turn, count_of, healthy, ordered, put_in_force, settle
+
+
+def smoke(scene: Scene, turn: Turn) -> Json:
+    from opsctl.checks.smoke import run_smoke
+
+    put_in_force(scene, turn, ordered(turn))
+    healthy(scene, turn.candidate, count_of(turn))
+    results = run_smoke(
+        scene.target,
+        scene.store.get(turn.candidate),
+        scene.project.service.smoke,
+        scene.project.root,
+        scene.attendance.interrupt,
+    )
+    return {"smoke": [result.to_dict() for result in results]}
+
+
+def gate(scene: Scene, turn: Turn) -> Json:
+    if turn.step.id in turn.progress.approved:
+        return {"outcome": "approved by a person"}
+    report = _measure(scene, turn, attempt=1)
+    confirm = scene.project.service.gate.confirm and turn.step.params["baseline"]
+    if report["outcome"] == "fail" and confirm:
+        scene.console.tell("regression seen; measuring again with fresh processes to confirm")
+        put_in_force(scene, turn, ordered(turn).without_baselines())
+        settle(scene)
+        again = _measure(scene, turn, attempt=2)
+        if again["outcome"] != "fail":
+            reason = f"not confirmed: {report['reason']}; then {again['reason']}"
+            report = {**again, "outcome": "inconclusive", "reason": reason}
+        else:
+            report = again
+    return _judge(scene, report)
+
+
+def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
+    """One benchmark of the candidate, against a fresh copy of the base when there is one."""
+    from opsctl.bench import GateRequest, run_gate
+
+    service = scene.project.service
+    base = turn.step.params["baseline"]
+    put_in_force(scene, turn, ordered(turn))
+    healthy(scene, turn.candidate, count_of(turn))
+    if base:
+        healthy(scene, base, 1, role="baseline")
+    observed = scene.target.observe()
+    candidate = scene.target.endpoints(turn.candidate)[0]
+    baseline = scene.target.endpoints(base, "baseline")[0] if base else None
+    assert service.bench is not None
+    request = GateRequest(
+        baseline=baseline,
+        candidate=candidate,
+        bench=service.bench,
+        gate=service.gate,
+        root=scene.project.root,
+        seed=_seed(scene, turn, attempt),
+        client_cpus=_client_cpus(turn),
+        baseline_pid=observed.of(base, "baseline")[0].pid if base else 0,
+        candidate_pid=observed.of(turn.candidate)[0].pid,
+        progress_path=scene.artifacts / f"gate-{attempt}.partial.jsonl",
+    )
+    scene.artifacts.mkdir(parents=True, exist_ok=True)
+    report: Json = run_gate(
+        request, tell=scene.console.tell, interrupt=scene.attendance.interrupt
+    ).to_dict()
+    (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
+    return report
+
+
+def _seed(scene: Scene, turn: Turn, attempt: int) -> int:
+    """The configured seed, else one made of the step's stamp: another each time, and recorded."""
+    bench = scene.project.service.bench
+    if bench and bench.seed is not None:
+        return bench.seed + attempt - 1
+    return int(turn.stamp.digest[:8], 16) + attempt
+
+
+def _client_cpus(turn: Turn) -> tuple[int, ...]:
+    """The CPUs that the two arms leave to the load generator."""
+    import os
+
+    arms = set(turn.step.params["cpus"])
+    return tuple(sorted(os.sched_getaffinity(0) - arms)) if arms else ()
+
+
+def _judge(scene: Scene, report: Json) -> Json:
+    outcome, reason = report["outcome"], report["reason"]
+    if outcome == "pass":
+        return {"gate": {"outcome": outcome, "reason": reason, "seed": report["seed"]}}
+    see = f" The figures: {scene.artifacts}"
+    if outcome == "fail":
+        raise GateFailed(
+            "the benchmark gate failed", why=reason, next_step=f"Repair it, then deploy again.{see}"
+        )
+    if scene.project.service.gate.on_inconclusive == "pause":
+        raise WaitingForPerson(
+            f"the gate is {outcome}: {reason}",
+            next_step="Run: opsctl approve (go on), opsctl resume (measure again) or opsctl abort",
+        )
+    raise GateUndecided(
+        f"the benchmark gate is {outcome}",
+        why=reason,
+        next_step=f"Deploy again on a quieter machine, or give gate.budget_s more.{see}",
+    )
