@@ -252,8 +252,8 @@ class Traffic:
 class Observed:
     """What really runs: the answer of `Target.observe`.
 
-    `stamp` and `desired` are what was applied last; `guarded` tells that the guard has put its
-    safe state in force instead, with `guard_reason`. `converged`: replicas, balancer and weights
+    `stamp` is that of the last order, `desired` the state in force: the one ordered, or the
+    guard's safe state when `guarded` (why, says `guard_reason`). `converged`: replicas, balancer and weights
     all are as desired (warm-up of replicas included), so nothing is left to do.
     """
 

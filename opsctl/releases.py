@@ -106,12 +106,14 @@ class ReleaseStore:
         return tuple(self.get(name) for name in self._complete())
 
     def remove(self, name: str) -> None:
-        """Forget a release: its folder, its secrets, and models that no other release needs."""
+        """Forget a release: folder, secrets, logs, and models that no other release needs."""
         directory = self._directory(name)
         # First this file: from here on the release does not exist, even if we are killed.
         (directory / "release.json").unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
         SecretStore(self._service_dir).remove(name)
+        for log in (self._service_dir / "logs").glob(f"{name}-*.log*"):
+            log.unlink(missing_ok=True)
         needed = {release.model.digest for release in self.list() if release.model}
         for model in _folders(self._models):
             if model.name not in needed:

@@ -317,3 +317,13 @@ def test_a_release_of_a_newer_opsctl_is_refused(project: Project) -> None:
     data = build(project).to_dict()
     with pytest.raises(ConfigError, match="release r1 was written by a newer opsctl"):
         Release.from_dict({**data, "format": 2})
+
+
+def test_a_removed_release_leaves_no_logs_and_its_neighbours_keep_theirs(tmp_path: Path) -> None:
+    store = ReleaseStore(tmp_path)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("r1-1.log", "r1-1.log.1", "r1-build.log", "r12-1.log"):
+        (logs / name).write_text("x")
+    store.remove("r1")
+    assert [path.name for path in logs.iterdir()] == ["r12-1.log"]
