@@ -18,6 +18,7 @@ import pytest
 from opsctl.config.settings import Project, Retention, SecretSource
 from opsctl.errors import Aborted, BuildFailed, ConfigError, OpsctlError, PreflightRefused
 from opsctl.release import Release
+from opsctl.releases import ReleaseStore
 from opsctl.secrets import SecretStore
 from tests.release_projects import (
     build,
