@@ -48,6 +48,7 @@ class Job:
         self.latency = float("inf")
 
     def answered(self, status: int) -> None:
+        """End with an answer; only 2xx has a latency."""
         if status in HTTP_OK:
             self.latency = time.monotonic() - self.scheduled
             self._finish("")
@@ -55,6 +56,7 @@ class Job:
             self._finish(f"HTTP {status}")
 
     def failed(self, error: str) -> None:
+        """End without an answer."""
         self._finish(error)
 
     def _finish(self, error: str) -> None:

@@ -113,6 +113,7 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
     def clear(self) -> None:
+        """Take note of the firing, so that the event loop does not call again."""
         with suppress(BlockingIOError):
             os.read(self.fd, 8)
 
@@ -139,6 +140,7 @@ class Generator:
         """Seconds between schedule and sending, of each request of the last run."""
 
     async def warm(self) -> None:
+        """Open every connection."""
         await asyncio.gather(*(pool.warm() for pool in self.pools))
 
     async def close(self) -> None:

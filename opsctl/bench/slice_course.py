@@ -56,6 +56,7 @@ class SliceCourse(GateCourse):
         return SliceEvidence(self.request.gate, sizes)
 
     def metrics(self) -> Json:
+        """As of pairs."""
         assert isinstance(self.evidence, SliceEvidence)
         return slice_traces(self.judge, self.evidence, self.blocks)
 

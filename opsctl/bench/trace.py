@@ -112,6 +112,7 @@ def _high(faster: Booleans, grid: Floats) -> float | None:
 
 
 def grid_around(middle: float) -> Floats:
+    """The ratios that are tried, evenly spaced in their logarithm."""
     result: Floats = middle * np.exp(np.linspace(-GRID_SPAN, GRID_SPAN, GRID_STEPS))
     return result
 

@@ -29,7 +29,7 @@ def ours(endpoint: Endpoint, behaviour: Behaviour) -> Json:
     plan = LoadPlan((endpoint,), bench, Bodies({1: (b"{}",)}), 1)
     record = Record((1,), 1)
     request = BenchRequest(endpoint, bench, ROOT, 1, SECONDS)
-    with session(plan, (0,)) as opened:
+    with session(plan, ()) as opened:
         meter = CpuMeter({})
         opened.drive(FixedCourse(1, request, record, lambda: None))
         made = histogram(record.arm(0), bench.timeout_s)
@@ -64,10 +64,8 @@ def vegeta(binary: str, endpoint: Endpoint) -> Json:
 
 def main(argv: list[str]) -> int:
     behaviours = {
-        "quick": Behaviour(service_ms=0.05, cpus=(1,)),
-        "stalls 40 ms every 0.5 s": Behaviour(
-            service_ms=0.05, stall_ms=40.0, stall_every_s=0.5, cpus=(1,)
-        ),
+        "quick": Behaviour(service_ms=0.05),
+        "stalls 40 ms every 0.5 s": Behaviour(service_ms=0.05, stall_ms=40.0, stall_every_s=0.5),
     }
     for name, behaviour in behaviours.items():
         with running(behaviour) as served:
