@@ -66,7 +66,7 @@ LONG = pytest.mark.long
 DAMAGES = [
     torn,
     pytest.param(cut_in_the_last_record, marks=LONG),
-    cut_in_half,
+    pytest.param(cut_in_half, marks=LONG),
     flip_a_bit,
     pytest.param(flip_a_bit_of_the_first_record, marks=LONG),
     pytest.param(empty, marks=LONG),

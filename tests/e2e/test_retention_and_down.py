@@ -21,6 +21,7 @@ def releases(site: Site) -> list[str]:
     return names
 
 
+@pytest.mark.long
 def test_old_releases_go_but_never_one_that_serves_or_can_be_gone_back_to(
     make_site: MakeSite,
 ) -> None:
