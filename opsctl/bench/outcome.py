@@ -70,7 +70,7 @@ def decide(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) -
         _no_answer(around)
         or _disturbed(gate, around)
         or _too_few(gate, around)
-        or _unequal(around, verdict)
+        or _unequal(gate, around, verdict)
         or _hidden(gate, around, verdict)
         or verdict
         or Verdict("inconclusive", "power", "the evidence did not suffice in the time given")
@@ -122,16 +122,20 @@ def _disturbed(gate: settings.Gate, around: Surroundings) -> Verdict | None:
     return _broken_baseline(gate, around)
 
 
-def _unequal(around: Surroundings, verdict: Verdict | None) -> Verdict | None:
+def _unequal(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) -> Verdict | None:
     """Copies of one release that get unequal CPU differ like a regression does. A slower release
-    on an equal share does not: it waits no longer for each second that it runs."""
+    on an equal share does not: it waits no longer for each second that it runs. What waiting
+    can't explain, as the margins are wider, it does not spoil."""
     if around.cpu is None or verdict is None:
         return None
     baseline, candidate = around.cpu
     favoured, starved = (
         (baseline, candidate) if verdict.outcome == "fail" else (candidate, baseline)
     )
-    if starved.wait < WAIT_MIN or not starved.starved_beside(favoured):
+    rules = [rule_of(metric, gate) for metric in ("p50", "p99") if metric in gate.metrics]
+    margins = [(r.tolerated if verdict.outcome == "fail" else r.refused) - 1.0 for r in rules]
+    explained = starved.wait - favoured.wait > min(margins, default=0.0)
+    if starved.wait < WAIT_MIN or not explained or not starved.starved_beside(favoured):
         return None
     return Verdict(
         "inconclusive",

@@ -70,6 +70,13 @@ def test_a_starved_candidate_is_not_failed_and_a_starved_baseline_passes_nobody(
     assert kind(cpu((10, 40), (10, 41)), FAIL) == ("fail", "regression")
 
 
+def test_waiting_that_is_less_than_the_margins_spoils_nothing() -> None:
+    wide = Gate(tolerated_p50_percent=20, refused_p50_percent=60, metrics=("p50", "errors"))
+    assert decide(wide, cpu((10, 6), (10, 3)), PASS) == PASS
+    assert decide(wide, cpu((10, 2), (10, 3.9)), FAIL) == FAIL
+    assert decide(wide, cpu((10, 2), (10, 4.1)), FAIL).kind == "environment"
+
+
 def test_a_candidate_that_needs_more_cpu_is_not_called_starved() -> None:
     assert kind(cpu((10, 20), (40, 60)), FAIL) == ("fail", "regression")
 
