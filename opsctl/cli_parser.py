@@ -156,7 +156,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         ),
     ),
     ("approve", "approve what the open rollout waits for", _reason),
-    ("pause", "stop the open rollout after the step it is in", _reason),
+    ("pause", "stop the open rollout; resume takes the step it is in again", _reason),
     ("resume", "go on with the open rollout, or bring back what served", _nothing),
     ("abort", "take the candidate of the open rollout back", _reason),
     (

@@ -253,8 +253,8 @@ class Observed:
     """What really runs: the answer of `Target.observe`.
 
     `stamp` is that of the last order, `desired` the state in force: the one ordered, or the
-    guard's safe state when `guarded` (why, says `guard_reason`). `converged`: replicas, balancer and weights
-    all are as desired (warm-up of replicas included), so nothing is left to do.
+    guard's safe state when `guarded` (why, says `guard_reason`). `converged`: replicas, balancer
+    and weights are all as desired (warm-up of replicas included): nothing is left to do.
     """
 
     stamp: Stamp

@@ -164,17 +164,20 @@ def hide(console: Console, secrets: Mapping[str, str]) -> None:
 def healthy(
     scene: Scene, release: str, replicas: int, role: Role = "serving", *, forgiving: bool = False
 ) -> Json:
+    """Wait for `replicas` healthy replicas; the report of it. Raises HealthFailed."""
     health = scene.project.service.health
     goal = HealthGoal(release, replicas, health, role, forgiving)
     return wait_until_healthy(scene.target, goal, scene.wait).to_dict()
 
 
 def ordered(turn: Turn) -> DesiredState:
+    """The desired state that the step puts in force."""
     assert turn.step.state is not None, turn.step.kind
     return turn.step.state
 
 
 def count_of(turn: Turn) -> int:
+    """Replicas of the candidate in that state."""
     share = ordered(turn).share(turn.candidate)
     return share.replicas if share else 0
 

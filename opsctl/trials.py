@@ -7,13 +7,15 @@ import json
 from opsctl.errors import (
     GateFailed,
     GateUndecided,
+    HealthFailed,
     WaitingForPerson,
 )
-from opsctl.model import Json
+from opsctl.model import Endpoint, Json, Observed, Replica, Role
 from opsctl.scene import Scene, Turn, count_of, healthy, ordered, put_in_force, settle
 
 
 def smoke(scene: Scene, turn: Turn) -> Json:
+    """All smoke tests against every replica of the candidate. Raises SmokeFailed."""
     from opsctl.checks.smoke import run_smoke
 
     put_in_force(scene, turn, ordered(turn))
@@ -29,6 +31,7 @@ def smoke(scene: Scene, turn: Turn) -> Json:
 
 
 def gate(scene: Scene, turn: Turn) -> Json:
+    """Measure, confirm a regression, judge. Raises GateFailed, GateUndecided, WaitingForPerson."""
     if turn.step.id in turn.progress.approved:
         return {"outcome": "approved by a person"}
     report = _measure(scene, turn, attempt=1)
@@ -57,19 +60,19 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     if base:
         healthy(scene, base, 1, role="baseline")
     observed = scene.target.observe()
-    candidate = scene.target.endpoints(turn.candidate)[0]
-    baseline = scene.target.endpoints(base, "baseline")[0] if base else None
+    candidate = _arm(observed, turn.candidate, "serving")
+    baseline = _arm(observed, base, "baseline") if base else None
     assert service.bench is not None
     request = GateRequest(
-        baseline=baseline,
-        candidate=candidate,
+        baseline=endpoint_of(baseline) if baseline else None,
+        candidate=endpoint_of(candidate),
         bench=service.bench,
         gate=service.gate,
         root=scene.project.root,
         seed=_seed(scene, turn, attempt),
         client_cpus=_client_cpus(turn),
-        baseline_pid=observed.of(base, "baseline")[0].pid if base else 0,
-        candidate_pid=observed.of(turn.candidate)[0].pid,
+        baseline_pid=baseline.pid if baseline else 0,
+        candidate_pid=candidate.pid,
         progress_path=scene.artifacts / f"gate-{attempt}.partial.jsonl",
     )
     scene.artifacts.mkdir(parents=True, exist_ok=True)
@@ -78,6 +81,24 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     ).to_dict()
     (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
     return report
+
+
+def _arm(observed: Observed, release: str, role: Role) -> Replica:
+    """A ready replica to measure. Raises HealthFailed when it died since it was proved healthy."""
+    for replica in observed.of(release, role):
+        if replica.pid and replica.phase == "ready":
+            return replica
+    reasons = [f"{r.name} is {r.phase}: {r.reason}" for r in observed.of(release, role)]
+    raise HealthFailed(
+        f"{release} has no ready replica to measure",
+        why="; ".join(reasons) or "none is left",
+        next_step=f"Look with: opsctl logs {release}",
+    )
+
+
+def endpoint_of(replica: Replica) -> Endpoint:
+    """Where a replica answers privately."""
+    return Endpoint(replica.host, replica.port, replica.health_port, name=replica.name)
 
 
 def _seed(scene: Scene, turn: Turn, attempt: int) -> int:
