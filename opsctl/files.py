@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = False, mode: int = 0o600) -> None:
-    """Put `text` in place of `path`'s content; with `durable` it survives a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    """Replace a file in one go. `durable`: it also survives a power cut. Raises OSError.
+
+    `path` has one writer at a time: opsctl's lock, or the supervisor, sees to that.
+    """
+    part = path.with_name(f".{path.name}.new")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            output.write(text)
             if durable:
-                os.fsync(file.fileno())
+                output.flush()
+                os.fsync(descriptor)
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new and renamed entries of a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -18,6 +18,7 @@ from typing import Any
 
 from opsctl.clock import Clock
 from opsctl.errors import JournalBroken, OpsctlError, Superseded
+from opsctl.files import sync_folder
 from opsctl.model import Json, canonical_json
 from opsctl.records import Reading, Record, Segment, broken, make_record
 
@@ -185,16 +186,7 @@ def _append_line(path: Path, line: bytes, *, sync: bool) -> None:
     finally:
         os.close(descriptor)
     if fresh:
-        sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make a new or renamed entry of a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path.parent)
 
 
 def _kill_point(side: str, count: int) -> None:

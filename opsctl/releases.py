@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import time
@@ -23,6 +22,7 @@ from typing import Any
 from opsctl.config.settings import Project
 from opsctl.content import Manifest, copy_entries, differing, freeze, manifest_digest
 from opsctl.errors import BuildFailed, ConfigError, OpsctlError, PreflightRefused
+from opsctl.files import sync_folder, write_atomically
 from opsctl.model import Json
 from opsctl.release import ModelArtefact, Release
 from opsctl.release_build import run_build
@@ -205,7 +205,7 @@ class ReleaseStore:
                     next_step="Wait until the model is written, then run the same again",
                 )
             incoming.rename(folder)
-            _sync_directory(self._models)
+            sync_folder(self._models)
         return ModelArtefact(found.name, found.digest, str(folder / found.leaf), str(found.source))
 
     def _require_space(self, project: Project, sources: Sources) -> None:
@@ -256,7 +256,9 @@ class ReleaseStore:
             return
         try:
             self._releases.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
-            _write_text(self._releases / "last", f"{max(number, self._last())}\n")
+            write_atomically(
+                self._releases / "last", f"{max(number, self._last())}\n", durable=True
+            )
         except OSError as error:
             raise _store_failed(self._releases, error) from error
 
@@ -309,26 +311,7 @@ def _change(old: Any, new: Any) -> Any:
 
 
 def _write_json(path: Path, value: Json) -> None:
-    _write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    """The whole file or nothing, durable when it returns."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n", durable=True)
 
 
 def _store_failed(path: Path, error: OSError) -> BuildFailed:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opsctl.config.settings import SecretSource
 from opsctl.errors import PreflightRefused
+from opsctl.files import write_atomically
 from opsctl.shell import run
 
 COMMAND_TIMEOUT_S = 30.0
@@ -127,15 +128,8 @@ class SecretStore:
         """Keep `values` for `release`: the whole file or nothing, readable by its owner only."""
         self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._directory.chmod(DIRECTORY_MODE)
-        temporary = self._directory / f".{release}.json"
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(dict(values), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path(release))
-        _sync_directory(self._directory)
+        text = json.dumps(dict(values))
+        write_atomically(self._path(release), text, durable=True, mode=FILE_MODE)
 
     def load(self, release: str) -> dict[str, str]:
         """The values of `release` by name; empty when it has none.
@@ -181,11 +175,3 @@ class SecretStore:
 
     def _path(self, release: str) -> Path:
         return self._directory / f"{release}.json"
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

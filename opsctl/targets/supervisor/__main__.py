@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TextIO
 
 from opsctl.errors import OpsctlError, TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.targets.supervisor import wire
 from opsctl.targets.supervisor.core import Supervisor, started
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.server import serve
 

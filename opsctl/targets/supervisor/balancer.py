@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsctl.errors import OpsctlError, TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.targets.supervisor import haproxy_config, runtime_api, server_changes, tls
 from opsctl.targets.supervisor.events import Tell
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
 from opsctl.targets.supervisor.layout import Layout

@@ -15,12 +15,12 @@ from typing import Any
 
 from opsctl import __version__
 from opsctl.errors import OpsctlError, Superseded
+from opsctl.files import write_atomically
 from opsctl.model import DesiredState, Guard, Json, Observed, Stamp
 from opsctl.targets.supervisor import admission, persisted, procfs, start
 from opsctl.targets.supervisor.balancer import Balancer
 from opsctl.targets.supervisor.counting import TrafficCounter
 from opsctl.targets.supervisor.events import EventLog
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.fleet import Fleet, plans
 from opsctl.targets.supervisor.guard_watch import GuardWatch
 from opsctl.targets.supervisor.launch import Household

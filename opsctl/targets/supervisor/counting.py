@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from opsctl.errors import TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.targets.supervisor import runtime_api
 from opsctl.targets.supervisor.balancer import Balancer
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.runtime_api import Statistics
 from opsctl.targets.supervisor.traffic import TrafficLedger
 

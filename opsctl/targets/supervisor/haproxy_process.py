@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opsctl import shell
 from opsctl.errors import TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.targets.supervisor import haproxy_binary, procfs, runtime_api
 from opsctl.targets.supervisor.events import Tell
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, Layout
 from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.procfs import Identity

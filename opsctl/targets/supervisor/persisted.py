@@ -11,8 +11,8 @@ from typing import Any
 
 from opsctl import __version__
 from opsctl.errors import TargetUnreachable
+from opsctl.files import write_atomically
 from opsctl.model import DesiredState, Guard, Stamp
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.run_settings import RunSettings
 
 FORMAT = 1

@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 
 from opsctl.errors import ConfigError
+from opsctl.files import write_atomically
 from opsctl.targets.supervisor import runtime_api
-from opsctl.targets.supervisor.files import write_atomically
 from opsctl.targets.supervisor.run_settings import RunSettings
 
 
