@@ -23,6 +23,22 @@ WITHDRAWALS = ("abort", "rollback", "guard", "supersede")
 
 
 @dataclass(frozen=True)
+class ReleaseMarks:
+    """What all rollouts together say of the releases."""
+
+    proved: tuple[str, ...] = ()
+    """Promoted and never taken back, in the order of their last promotion."""
+    rejected: frozenset[str] = frozenset()
+
+    def to_dict(self) -> Json:
+        return {"proved": list(self.proved), "rejected": sorted(self.rejected)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ReleaseMarks:
+        return cls(tuple(data["proved"]), frozenset(data["rejected"]))
+
+
+@dataclass(frozen=True)
 class Progress:
     """A rollout as its records tell it."""
 
@@ -51,6 +67,8 @@ class Progress:
     touched: bool = False
     """Whether the target may have been changed."""
     closed: Mapping[str, Any] | None = None
+    inherited: ReleaseMarks | None = None
+    """What was known of the releases when a damaged journal was rebuilt."""
 
     @property
     def undoing(self) -> bool:
@@ -83,6 +101,7 @@ def fold(records: Sequence[Record], number: int = 0) -> Progress:
         before=DesiredState.from_dict(opened["before"]),
         plan=tuple(Step.from_dict(step) for step in opened["plan"]),
         passed={},
+        inherited=ReleaseMarks.from_dict(opened["marks"]) if "marks" in opened else None,
     )
     for record in records[1:]:
         progress = _FOLDS.get(record.kind, _keep)(progress, record.data)
@@ -258,15 +277,6 @@ def last_state(segments: Iterable[tuple[int, Sequence[Record]]]) -> DesiredState
     return state
 
 
-@dataclass(frozen=True)
-class ReleaseMarks:
-    """What all rollouts together say of the releases."""
-
-    proved: tuple[str, ...] = ()
-    """Promoted and never taken back, in the order of their last promotion."""
-    rejected: frozenset[str] = frozenset()
-
-
 def release_marks(rollouts: Iterable[Progress]) -> ReleaseMarks:
     """Which releases may be gone back to. A later promotion clears an earlier rejection."""
     proved: list[str] = []
@@ -274,8 +284,10 @@ def release_marks(rollouts: Iterable[Progress]) -> ReleaseMarks:
     for progress in rollouts:
         if progress.closed is None:
             continue
+        if progress.inherited:
+            proved, rejected = list(progress.inherited.proved), {*progress.inherited.rejected}
         candidate, good = progress.candidate, progress.closed["exit_code"] == 0
-        if good:
+        if good and candidate:
             proved = [r for r in proved if r != candidate] + [candidate]
             rejected.discard(candidate)
             if progress.op == "rollback" and progress.base:
@@ -297,7 +309,7 @@ def rollback_target(
     judged: set[str] = set()
     for progress in newest_first:
         marks = release_marks([progress])
-        for release in marks.proved:
+        for release in reversed(marks.proved):
             if release not in judged and release != serving and release in existing:
                 return release
         judged |= {*marks.proved, *marks.rejected}

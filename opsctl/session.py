@@ -196,7 +196,8 @@ def rebuild(session: Session, why: str) -> None:
     state = state_without_trial(observed.desired, marks) if observed else DesiredState()
     serving = state.serving_release or ""
     opening = deploy.Opening("rebuild", serving, None, state)
-    journal.append("opened", {**opening.to_dict(), "actor": session.actor, "why": why})
+    known = {"actor": session.actor, "why": why, "marks": marks.to_dict()}
+    journal.append("opened", {**opening.to_dict(), **known})
     ended = {"outcome": "rebuilt", "exit_code": 0, "reason": why, "serving_release": serving}
     journal.append("closed", ended)
 

@@ -15,6 +15,7 @@ from opsctl.records import Record, make_record
 from opsctl.rollout import (
     CLOSE,
     Progress,
+    ReleaseMarks,
     fold,
     next_step,
     outcome,
@@ -184,6 +185,19 @@ def test_only_proved_releases_are_rollback_targets() -> None:
     newest_first = [bad, good, finished("r0")]
     assert rollback_target(newest_first, "r1", ["r0", "r1", "r2"]) == "r0"
     assert rollback_target(newest_first, "r1", ["r1", "r2"]) is None
+
+
+def test_a_rebuilt_journal_still_knows_which_releases_are_proved() -> None:
+    data: dict[str, Any] = {
+        "op": "rebuild", "candidate": "r3", "base": None, "before": {"shares": []}, "plan": [],
+        "marks": ReleaseMarks(("r0", "r1"), frozenset({"r2"})).to_dict(),
+    }  # fmt: skip
+    records = [make_record(None, 1, 0.0, "opened", data)]
+    add(records, "closed", outcome="rebuilt", exit_code=0, reason="", serving_release="r3")
+    rebuilt = fold(records)
+    marks = release_marks([finished("r9"), rebuilt])
+    assert marks == ReleaseMarks(("r0", "r1", "r3"), frozenset({"r2"}))
+    assert rollback_target([rebuilt], "r3", ["r0", "r1", "r2", "r3"]) == "r1"
 
 
 def finished(candidate: str, *, fail: str = "", base: str | None = None) -> Progress:
