@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opsctl.config.problems import ConfigFileError
@@ -135,9 +136,16 @@ def _wrong_choice(source: random.Random) -> Mutant:
     assert place.key is not None
     right = source.choice([word for word in place.key.info.choices if len(word) > 3])
     wrong = right
-    while wrong in place.key.info.choices or not wrong:
+    while not _is_nearest(right, wrong, place.key.info.choices):
         wrong = _typo(right, source)
     return _replaced("wrong choice", place, f'"{wrong}"', nearest=right)
+
+
+def _is_nearest(right: str, wrong: str, choices: Sequence[str]) -> bool:
+    """Whether a reader would take `wrong` for `right`: PUST is as near to PUT as to POST."""
+    likeness = {c: difflib.SequenceMatcher(None, wrong, c).ratio() for c in choices}
+    others = [value for choice, value in likeness.items() if choice != right]
+    return wrong not in choices and bool(wrong) and likeness[right] > max(others, default=0.0)
 
 
 def _duplicate(source: random.Random) -> Mutant:

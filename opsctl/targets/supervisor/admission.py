@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Stamp
-from opsctl.targets.supervisor import haproxy_binary, ports, tls
+from opsctl.ports import port_holder
+from opsctl.targets.supervisor import haproxy_binary, ports, procfs, tls
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
@@ -36,20 +37,26 @@ def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -
         tls.bundle(settings)
 
 
-def front_port(settings: RunSettings, current: int, remembered: int) -> int:
-    """The front door's port: `current` when it is held already, else one proved to be free.
+def front_port(settings: RunSettings, current: int, remembered: int, layout: Layout) -> int:
+    """The front door's port: `current` when it is held already, else one that is free.
 
-    Raises TargetUnreachable, which names who holds it.
+    A HAProxy of this service that is just starting holds its port before it counts as up: that
+    is as good as free. Raises TargetUnreachable, which names who holds the port.
     """
     if current and settings.port in (0, current):
         return current
     port = settings.port or remembered
-    if not settings.port and not (port and ports.is_free(port, settings.host)):
+    if port and (ports.is_free(port, settings.host) or _is_ours(port, layout)):
+        return port
+    if not settings.port:
         return ports.choose_front(settings.host)
-    if not ports.is_free(port, settings.host):
-        raise TargetUnreachable(
-            f"cannot open the front door on port {port}",
-            why=ports.taken_by(port),
-            next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
-        )
-    return port
+    raise TargetUnreachable(
+        f"cannot open the front door on port {port}",
+        why=ports.taken_by(port),
+        next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
+    )
+
+
+def _is_ours(port: int, layout: Layout) -> bool:
+    holder = port_holder(port)
+    return holder is not None and holder.pid in procfs.marked(layout.service_dir)

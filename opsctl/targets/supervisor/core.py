@@ -179,7 +179,7 @@ class Supervisor:
         admission.refuse_older(stamp, memory.stamp)
         admission.refuse_unready(state, settings, self._layout)
         current = self._balancer.port if self._balancer.up else 0
-        port = admission.front_port(settings, current, memory.front_port)
+        port = admission.front_port(settings, current, memory.front_port, self._layout)
         memory.front_opened = memory.front_opened and port == memory.front_port
         memory.front_port = port
         self._store.order(state, stamp, guard, settings)
