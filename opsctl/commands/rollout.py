@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
@@ -139,7 +140,8 @@ def of_rollout(progress: Progress, report: str = "") -> Outcome:
     if closed.get("next_step"):
         lines.append(f"next: {closed['next_step']}")
     if report:
-        lines.append(f"report: {report}")
+        page = Path(report).with_suffix(".html")
+        lines += [f"report: {report}", *([f"page: {page}"] if page.exists() else [])]
     return Outcome(closed["exit_code"], data, "\n".join(lines))
 
 
