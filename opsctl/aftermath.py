@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opsctl import deploy
 from opsctl.errors import OpsctlError, WaitingForPerson
 from opsctl.model import Json
 from opsctl.notify import Event, notify
+from opsctl.reader import Reader
 from opsctl.redact import Redactor
 from opsctl.rollout import Progress
-
-if TYPE_CHECKING:
-    from opsctl.session import Session
-
 
 ROLLOUTS_KEPT = 500
 """Rollouts that the journal keeps at least: they say which releases may be gone back to."""
 
 
-def finish(session: Session, rollout: deploy.Rollout, progress: Progress) -> None:
+def finish(look: Reader, rollout: deploy.Rollout, progress: Progress) -> None:
     """Tell, report, prune. The rollout is closed already: a failure here is only a warning."""
     assert progress.closed is not None
     event: Event = "failed" if progress.closed["exit_code"] else "finished"
     deliveries = tell(rollout, event, progress)
     for after in (
-        lambda: write_report(session, rollout, progress, deliveries),
-        lambda: _prune(session, rollout),
+        lambda: write_report(look, rollout, progress, deliveries),
+        lambda: _prune(look, rollout),
     ):
         try:
             after()
@@ -69,14 +66,14 @@ def tell_waiting(rollout: deploy.Rollout, error: OpsctlError) -> None:
 
 
 def write_report(
-    session: Session, rollout: deploy.Rollout, progress: Progress, deliveries: list[Json]
+    look: Reader, rollout: deploy.Rollout, progress: Progress, deliveries: list[Json]
 ) -> Path:
     """Write the rollout's report; returns the text's path."""
     from opsctl import report
     from opsctl.report_content import RolloutRecords
 
-    project, store = rollout.scene.project, session.read.store
-    segment = session.read.journal.read(progress.rollout)
+    project, store = rollout.scene.project, look.store
+    segment = look.journal.read(progress.rollout)
     known = {release.name for release in store.list()}
     base = progress.base if progress.base in known else None
     new = progress.candidate in known
@@ -93,10 +90,10 @@ def write_report(
     return written.text
 
 
-def _prune(session: Session, rollout: deploy.Rollout) -> None:
+def _prune(look: Reader, rollout: deploy.Rollout) -> None:
     from opsctl.retention import disposable
 
     retention = rollout.scene.project.service.retention
-    for name in disposable(session.read, retention.releases):
-        session.read.store.remove(name)
-    session.read.journal.prune(max(retention.reports, ROLLOUTS_KEPT))
+    for name in disposable(look, retention.releases):
+        look.store.remove(name)
+    look.journal.prune(max(retention.reports, ROLLOUTS_KEPT))

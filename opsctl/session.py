@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl import deploy
+from opsctl.aftermath import finish, tell_waiting
 from opsctl.attendance import Attendance
 from opsctl.config.settings import Project
 from opsctl.console import Console
@@ -75,15 +76,13 @@ class Session:
 
     def carry_on(self) -> Progress:
         """Run the open rollout to its end, write its report, tell who wants to know."""
-        from opsctl.aftermath import finish, tell_waiting
-
         rollout = self._rollout()
         try:
             progress = deploy.run(rollout)
         except OpsctlError as error:
             tell_waiting(rollout, error)
             raise
-        finish(self, rollout, progress)
+        finish(self.read, rollout, progress)
         return progress
 
     def _rollout(self) -> deploy.Rollout:
