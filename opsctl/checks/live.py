@@ -201,7 +201,7 @@ def _grown(old: int, new: int) -> int:
 
 
 def _state(replica: Replica) -> str:
-    code = "" if replica.exit_code is None else f" with {exit_in_words(replica.exit_code)}"
+    code = "" if replica.exit_code is None else f", after {exit_in_words(replica.exit_code)}"
     reason = f": {replica.reason}" if replica.reason else ""
     return f"{replica.name} is {replica.phase}{code}{reason}"
 

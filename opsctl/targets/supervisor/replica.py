@@ -68,6 +68,8 @@ class ReplicaRunner:
         self._live_failures = 0
         self._owned = False
         self._kill_reason = ""
+        self._ended = ""
+        """Why it ended the last time, until it is ready again."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -182,7 +184,7 @@ class ReplicaRunner:
             return self._crash_pause()
         self.process = WatchedProcess.of_child(popen)
         self.memory.limit(popen.pid)
-        self._say("starting", "started")
+        self._say("starting", self._with_last_end("started"))
         self._tell(f"started: pid {popen.pid}, port {self.seat.port}")
         self._around.changed()
         return 0.0
@@ -273,6 +275,7 @@ class ReplicaRunner:
             if self.ready_streak >= self.launch.health.streak and not self.ready:
                 self.proved = self.came_back = True
                 self._ready_since = self._ready_since or time.monotonic()
+                self._ended = ""
                 self._say("ready", "")
                 self._tell(f"ready after {time.monotonic() - self._started_at:.1f} s")
                 self._around.changed()
@@ -284,7 +287,7 @@ class ReplicaRunner:
             self._say("unready", result.reason)
             self._around.changed()
         else:
-            self.reason = result.reason
+            self.reason = self._with_last_end(result.reason)
 
     async def _check_live(self) -> None:
         """Ask a replica that is not ready whether it lives; a dead one is restarted.
@@ -303,7 +306,7 @@ class ReplicaRunner:
         self.exit_code = process.exit_code
         self.ready_streak = 0
         kill_session(process.pid)
-        reason = self._why_ended(process)
+        reason = self._ended = self._why_ended(process)
         never_ready = self._ready_since is None
         if never_ready and self._port_lost() and self._port_tries < PORT_TRIES_MAX:
             self._port_tries += 1
@@ -318,6 +321,10 @@ class ReplicaRunner:
         self._say("crash_loop" if looping else "backoff", reason)
         self._tell(f"{reason}; next start in {pause_s:g} s")
         return pause_s
+
+    def _with_last_end(self, reason: str) -> str:
+        """What is seen now must not hide why it had to be started again."""
+        return f"{reason}; before that: {self._ended}" if self._ended else reason
 
     def _crash_pause(self) -> float:
         now = time.monotonic()
