@@ -128,8 +128,9 @@ inline void Abs(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int3
 template <typename T>
 inline void Relu(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {
     static_assert(cpusim::kRelu<T>, "Relu: this SoC does not have it for this type");
+    // NaN stays NaN, as in every framework.
     detail::Unary("Relu", dst, src, count, detail::ThroughFloat<T>([](auto x) {
-        return x > 0 ? x : decltype(x){0};
+        return x < 0 ? decltype(x){0} : x;
     }));
 }
 
@@ -166,6 +167,15 @@ inline void Mul(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
     static_assert(cpusim::kArithmetic<T>, "Mul: this SoC does not have it for this type");
     detail::Binary("Mul", dst, src0, src1, count,
                    detail::ThroughFloat<T>([](auto a, auto b) { return a * b; }));
+}
+
+template <typename T>
+inline void Max(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                const int32_t& count) {
+    static_assert(cpusim::kArithmetic<T>, "Max: this SoC does not have it for this type");
+    // NaN of the first operand stays NaN.
+    detail::Binary("Max", dst, src0, src1, count,
+                   detail::ThroughFloat<T>([](auto a, auto b) { return a < b ? b : a; }));
 }
 
 template <typename T CPUSIM_CONFIG(DivConfig, DEFAULT_DIV_CONFIG)>
