@@ -22,7 +22,7 @@ from opsctl.errors import (
     TimedOut,
 )
 from opsctl.inbox import Inbox
-from opsctl.lock import Lock
+from opsctl.storage import HeldLock
 from opsctl.targets.target import Target
 
 BEAT_S = 1.0
@@ -35,7 +35,7 @@ LOOK_S = 0.1
 class Attendance:
     """The holder's presence at a rollout."""
 
-    def __init__(self, lock: Lock, target: Target, inbox: Inbox, clock: Clock) -> None:
+    def __init__(self, lock: HeldLock, target: Target, inbox: Inbox, clock: Clock) -> None:
         self.lock = lock
         self.target = target
         self.inbox = inbox

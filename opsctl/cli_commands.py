@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -37,10 +38,14 @@ def _project(arguments: argparse.Namespace, console: Console) -> Project:
 
     An application may have shouted it into its log, whose last lines many commands show.
     """
+    from opsctl.errors import TargetUnreachable
     from opsctl.secrets import SecretStore
+    from opsctl.targets.places import open_place
 
     project = load_project(arguments)
-    secrets = SecretStore(project.service_dir).everything()
+    secrets: dict[str, str] = {}
+    with contextlib.suppress(TargetUnreachable):  # the command itself will say so
+        secrets = SecretStore(open_place(project).storage).everything()
     if secrets:
         from opsctl.redact import Redactor
 

@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str, *, durable: bool = False, mode: int = 0o600) -> None:
+def write_atomically(
+    path: Path, content: str | bytes, *, durable: bool = False, mode: int = 0o600
+) -> None:
     """Replace a file in one go. `durable`: it also survives a power cut. Raises OSError.
 
     `path` has one writer at a time: opsctl's lock, or the supervisor, sees to that.
@@ -15,8 +17,8 @@ def write_atomically(path: Path, text: str, *, durable: bool = False, mode: int 
     part = path.with_name(f".{path.name}.new")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
-            output.write(text)
+        with os.fdopen(descriptor, "wb") as output:
+            output.write(content.encode() if isinstance(content, str) else content)
             if durable:
                 output.flush()
                 os.fsync(descriptor)

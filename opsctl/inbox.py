@@ -5,15 +5,17 @@ Anybody may put one; only the holder of the lock takes them into the journal and
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from opsctl.clock import Clock
 from opsctl.model import Json
+from opsctl.storage import Storage
+
+FOLDER = "inbox"
 
 RequestKind = Literal["abort", "pause", "resume", "approve", "rollback", "guard", "supersede"]
 
@@ -33,38 +35,33 @@ class Request:
 
 
 class Inbox:
-    """The inbox in `directory`."""
+    """The inbox of one service in its storage."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
     def put(self, request: RequestKind, *, by: str, reason: str, clock: Clock) -> Request:
         """Leave a request, durably and at once whole."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         now = clock.now()
         item = Request(f"{int(now * 1e6):016d}-{uuid.uuid4().hex[:8]}", request, by, reason, now)
-        temporary = self.directory / f".{item.id}"
-        with temporary.open("w") as file:
-            json.dump(item.to_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(self.directory / f"{item.id}.json")
+        self._storage.write(_path(item), json.dumps(item.to_dict()).encode())
         return item
 
     def items(self) -> list[Request]:
         """Requests that wait, oldest first; what can't be read is left where it is."""
-        try:
-            names = sorted(n for n in os.listdir(self.directory) if n.endswith(".json"))
-        except FileNotFoundError:
-            return []
         found = []
-        for name in names:
-            try:
-                found.append(Request(**json.loads((self.directory / name).read_text())))
-            except (OSError, ValueError, TypeError):
-                continue
+        for name in self._storage.names(FOLDER):
+            if not name.startswith(".") and name.endswith(".json"):
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    content = self._storage.read(f"{FOLDER}/{name}")
+                    if content:
+                        found.append(Request(**json.loads(content.data)))
         return found
 
     def remove(self, request: Request) -> None:
         """Forget a request that stands in the journal."""
-        (self.directory / f"{request.id}.json").unlink(missing_ok=True)
+        self._storage.remove(_path(request))
+
+
+def _path(request: Request) -> str:
+    return f"{FOLDER}/{request.id}.json"

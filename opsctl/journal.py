@@ -13,31 +13,33 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from opsctl.clock import Clock
 from opsctl.errors import JournalBroken, OpsctlError, Superseded
-from opsctl.files import sync_folder
 from opsctl.model import Json, canonical_json
 from opsctl.records import Reading, Record, Segment, broken, make_record
+from opsctl.storage import Storage
+
+FOLDER = "journal"
 
 SYNCED_BY_THE_NEXT = ("passed",)
 """Kinds that need no sync of their own: nothing is acted on before the next record, and a step
 whose result was lost is taken again."""
 
+RESERVE = ".reserve"
 RESERVE_BYTES = 256 * 1024
 """Disk kept back so that a rollout can still be undone and closed when the disk is full."""
 
 
 class Journal:
-    """The journal of one service in `directory`.
+    """The journal of one service in its storage.
 
     What was read once is remembered, so that an append reads only what others have added since.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
-        self.directory = directory
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.storage = storage
         self.clock = clock
         self.epoch = 0
         """The epoch that this process writes with; 0 until it has taken charge."""
@@ -52,27 +54,23 @@ class Journal:
 
     def numbers(self) -> list[int]:
         """Numbers of all rollouts, oldest first."""
-        try:
-            names = os.listdir(self.directory)
-        except FileNotFoundError:
-            return []
+        names = self.storage.names(FOLDER)
         return sorted(int(n[:-6]) for n in names if n.endswith(".jsonl") and n[:-6].isdigit())
 
     def read(self, number: int) -> Segment:
         """The records of one rollout. Raises JournalBroken when the chain has a gap."""
-        reading = self._reading
-        if (
-            reading is None
-            or reading.number != number
-            or not reading.still_fits(self._path(number))
-        ):
+        reading, self._reading = self._reading, None
+        if reading is None or reading.number != number:
             reading = Reading(number)
-            self._reading = reading
-        try:
-            return reading.go_on(self._path(number))
-        except JournalBroken:
-            self._reading = None
-            raise
+        content = self.storage.read(_path(number), reading.offset)
+        if content and not reading.fits(content):
+            reading = Reading(number)
+            content = self.storage.read(_path(number))
+        if content is None:
+            return Segment(number, ())
+        segment = reading.go_on(content)
+        self._reading = reading
+        return segment
 
     def last(self) -> Segment:
         """The newest rollout that has a record; number 0 and empty when there is none."""
@@ -98,7 +96,7 @@ class Journal:
         for number in self.numbers():
             for record in self.read(number).records:
                 if tail and record.prev != tail.hash:
-                    raise broken(self._path(number), record.seq, "it does not follow the last")
+                    raise broken(_path(number), record.seq, "it does not follow the last")
                 tail = record
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Record:
@@ -113,7 +111,7 @@ class Journal:
         record = make_record(tail, self._next_epoch(tail), self.clock.now(), kind, body)
         number = segment.number + 1 if kind == "opened" else segment.number
         _kill_point("before", self._appended + 1)
-        self._write(self._path(number), record, sync=kind not in SYNCED_BY_THE_NEXT)
+        self._write(_path(number), record, sync=kind not in SYNCED_BY_THE_NEXT)
         self._appended += 1
         if record.hash not in {known.hash for known in self.read(number).records}:
             raise superseded()
@@ -124,27 +122,18 @@ class Journal:
 
     def set_aside(self, reason: str) -> None:
         """Move a broken journal out of the way; nothing is deleted."""
-        stamp = f"{int(self.clock.now())}-{os.getpid()}"
-        self.directory.rename(self.directory.with_name(f"{self.directory.name}.broken-{stamp}"))
-        self.directory.mkdir(mode=0o700)
+        self._reading = None
+        self.storage.rename(FOLDER, f"{FOLDER}.broken-{int(self.clock.now())}-{os.getpid()}")
 
     def prune(self, keep: int) -> None:
         """Delete the files of all but the newest `keep` rollouts."""
         for number in self.numbers()[: -max(1, keep)]:
-            self._path(number).unlink(missing_ok=True)
+            self.storage.remove(_path(number))
 
     def reserve_space(self) -> None:
         """Hold back a little disk for the day when there is none."""
-        path = self._reserve
-        if not path.exists():
-            path.write_bytes(b"\0" * RESERVE_BYTES)
-
-    @property
-    def _reserve(self) -> Path:
-        return self.directory / ".reserve"
-
-    def _path(self, number: int) -> Path:
-        return self.directory / f"{number:06d}.jsonl"
+        if self.storage.reserve and RESERVE not in self.storage.names(FOLDER):
+            self.storage.write(f"{FOLDER}/{RESERVE}", b"\0" * RESERVE_BYTES)
 
     def _next_epoch(self, tail: Record | None) -> int:
         """The first append of a process raises the epoch; later ones must find it unchanged."""
@@ -155,38 +144,30 @@ class Journal:
             raise superseded()
         return self.epoch
 
-    def _write(self, path: Path, record: Record, *, sync: bool) -> None:
+    def _write(self, path: str, record: Record, *, sync: bool) -> None:
         line = canonical_json(record.to_dict()).encode() + b"\n"
         try:
-            _append_line(path, line, sync=sync)
+            self.storage.append(path, line, sync=sync)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise _cannot_write(path, error) from error
+                raise self._cannot_write(path, error) from error
             self.low_space = True
-            self._reserve.unlink(missing_ok=True)
+            self.storage.remove(f"{FOLDER}/{RESERVE}")
             try:
-                _append_line(path, line, sync=sync)
+                self.storage.append(path, line, sync=sync)
             except OSError as second:
-                raise _cannot_write(path, second) from second
+                raise self._cannot_write(path, second) from second
+
+    def _cannot_write(self, path: str, error: OSError) -> OpsctlError:
+        return OpsctlError(
+            f"cannot write the journal {self.storage.label}/{path}",
+            why=error.strerror or str(error),
+            next_step="Free disk space or mend the folder's rights, then run: opsctl resume",
+        )
 
 
-def _append_line(path: Path, line: bytes, *, sync: bool) -> None:
-    """Append in one write and sync; a torn line before it is closed off first."""
-    fresh = not path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = b"\n" + line if torn else line
-        written = os.write(descriptor, data)
-        if written != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if fresh:
-        sync_folder(path.parent)
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:06d}.jsonl"
 
 
 def _kill_point(side: str, count: int) -> None:
@@ -203,12 +184,4 @@ def superseded() -> Superseded:
         "another opsctl took charge of this service",
         why="its epoch is newer than this command's",
         next_step="This command changed nothing since. See: opsctl status",
-    )
-
-
-def _cannot_write(path: Path, error: OSError) -> OpsctlError:
-    return OpsctlError(
-        f"cannot write the journal {path}",
-        why=error.strerror or str(error),
-        next_step="Free disk space or mend the folder's rights, then run: opsctl resume",
     )

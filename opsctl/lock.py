@@ -12,35 +12,18 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from opsctl.clock import Clock
 from opsctl.errors import LockHeld, Superseded
-from opsctl.model import Json
+from opsctl.storage import Holder
 
 STALE_AFTER_S = 10.0
 """A heartbeat that stands still this long belongs to a frozen holder (it beats each second)."""
 
 POLL_S = 0.1
 """How often a waiter looks."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who holds the lock."""
-
-    pid: int
-    actor: str
-    command: str
-    since: float
-    beat: int = 0
-    start_ticks: int = 0
-    """Start of the process in clock ticks since boot: a pid alone may be another's by now."""
-
-    def to_dict(self) -> Json:
-        return dict(self.__dict__)
 
 
 class Lock:
@@ -76,16 +59,6 @@ class Lock:
         os.close(self._descriptor)
 
 
-@contextlib.contextmanager
-def held(path: Path, holder: Holder, *, wait_s: float, clock: Clock) -> Iterator[Lock]:
-    """Hold the lock for a block. Raises LockHeld when it isn't to be had within `wait_s`."""
-    lock = acquire(path, holder, wait_s=wait_s, clock=clock)
-    try:
-        yield lock
-    finally:
-        lock.free()
-
-
 def acquire(path: Path, holder: Holder, *, wait_s: float, clock: Clock) -> Lock:
     """Take the lock, wait for it, or take it over from a frozen holder."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,7 +77,7 @@ def acquire(path: Path, holder: Holder, *, wait_s: float, clock: Clock) -> Lock:
         elif now - seen_at >= STALE_AFTER_S:
             return Lock(path, _take_over(path), holder)
         if now >= deadline:
-            raise _held_by(current)
+            raise held_by(current)
         clock.sleep(min(POLL_S, max(0.0, deadline - now)))
 
 
@@ -171,8 +144,9 @@ def _is_current(path: Path, descriptor: int) -> bool:
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
 
-def _held_by(holder: Holder | None) -> LockHeld:
-    who = f"pid {holder.pid} ({holder.actor}, {holder.command})" if holder else "another opsctl"
+def held_by(holder: Holder | None) -> LockHeld:
+    """The error of one who did not get the lock."""
+    who = f"{holder.where} ({holder.actor}, {holder.command})" if holder else "another opsctl"
     return LockHeld(
         f"another opsctl works on this service: {who}",
         next_step="Wait for it with --lock-wait 600, or stop it with: opsctl abort",

@@ -17,10 +17,12 @@ from opsctl.inbox import Inbox
 from opsctl.journal import Journal
 from opsctl.model import DesiredState, Observed
 from opsctl.rollout import Progress, ReleaseMarks, fold, release_marks
+from opsctl.storage import Storage
+from opsctl.targets.places import Place, open_place
 from opsctl.targets.target import Target
 
 if TYPE_CHECKING:
-    from opsctl.releases import ReleaseStore
+    from opsctl.release_store import ReleaseStore
 
 
 def actor_name() -> str:
@@ -38,21 +40,23 @@ class Reader:
     """Looking at a service without being in charge of it."""
 
     project: Project
-    target: Target
+    place: Place
     journal: Journal
     inbox: Inbox
     clock: Clock
 
     @property
-    def store(self) -> ReleaseStore:
-        """The service's releases."""
-        from opsctl.releases import ReleaseStore
-
-        return ReleaseStore(self.project.service_dir)
+    def target(self) -> Target:
+        return self.place.target
 
     @property
-    def lock_path(self) -> Path:
-        return self.project.service_dir / "lock"
+    def storage(self) -> Storage:
+        return self.place.storage
+
+    @property
+    def store(self) -> ReleaseStore:
+        """The service's releases."""
+        return self.place.releases()
 
     def open_progress(self) -> Progress | None:
         """The rollout that is not closed, if there is one."""
@@ -92,17 +96,9 @@ class Reader:
 
 def reader(project: Project, clock: Clock | None = None) -> Reader:
     """Look at the service of `project`."""
-    from opsctl.targets.local import LocalTarget
-
     clock = clock or SystemClock()
-    folder = project.service_dir
-    return Reader(
-        project,
-        LocalTarget(project),
-        Journal(folder / "journal", clock),
-        Inbox(folder / "inbox"),
-        clock,
-    )
+    place = open_place(project)
+    return Reader(project, place, Journal(place.storage, clock), Inbox(place.storage), clock)
 
 
 def report_folder(project: Project, number: int) -> Path:

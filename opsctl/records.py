@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from opsctl.errors import JournalBroken
 from opsctl.model import Json, canonical_json
+from opsctl.storage import Content
 
 FORMAT = 1
 """Version of the records; a newer one is refused."""
@@ -77,8 +76,8 @@ class Reading:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._inode = 0
-        self._offset = 0
+        self._identity = ""
+        self.offset = 0
         """Bytes of complete lines that were read."""
         self._records: list[Record] = []
         self._known: set[str] = set()
@@ -86,27 +85,21 @@ class Reading:
         self._damaged = False
         self._rest = b""
 
-    def still_fits(self, path: Path) -> bool:
-        """Whether the file can be the one that was read, with or without more lines."""
-        try:
-            found = path.stat()
-        except OSError:
-            return False
-        return found.st_ino == self._inode and found.st_size >= self._offset
+    def fits(self, content: Content) -> bool:
+        """Whether `content` goes on where this has stopped, and is no other file's or a cut one."""
+        same = not self.offset or content.identity == self._identity
+        return same and content.size >= self.offset
 
-    def go_on(self, path: Path) -> Segment:
-        """Read what is new."""
-        with path.open("rb") as file:
-            self._inode = os.fstat(file.fileno()).st_ino
-            file.seek(self._offset)
-            content = file.read()
-        self.add(content)
+    def go_on(self, content: Content) -> Segment:
+        """Take what is new."""
+        self._identity = content.identity
+        self.add(content.data)
         return self.segment()
 
     def add(self, content: bytes) -> None:
         """Take the lines of `content`; an incomplete last one is left for the next time."""
         complete, newline, self._rest = content.rpartition(b"\n")
-        self._offset += len(complete) + len(newline)
+        self.offset += len(complete) + len(newline)
         for line in complete.split(b"\n") if newline else ():
             self._take(line)
 
@@ -132,8 +125,7 @@ class Reading:
         elif record.prev in self._known:
             self._void += 1
         else:
-            path = Path(f"{self.number:06d}.jsonl")
-            raise broken(path, record.seq, "the record before it is damaged")
+            raise broken(f"{self.number:06d}.jsonl", record.seq, "the record before it is damaged")
 
 
 def _parse_line(line: bytes) -> Record | None:
@@ -159,9 +151,9 @@ def _hash(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(body).encode()).hexdigest()
 
 
-def broken(path: Path, seq: int, why: str) -> JournalBroken:
+def broken(name: str, seq: int, why: str) -> JournalBroken:
     return JournalBroken(
-        f"the journal {path.name} is damaged at record {seq}",
+        f"the journal {name} is damaged at record {seq}",
         why=why,
         next_step="Run: opsctl resume (it rebuilds the journal from what runs)",
     )

@@ -1,4 +1,4 @@
-"""Immutable releases: built once, identified by content, never edited.
+"""Immutable releases of target `local`: built once, identified by content, never edited.
 
 releases/r12/app/           the application's folder as it was copied and built
 releases/r12/manifest.json  path → [executable, SHA-256] of the source and of the built copy
@@ -14,7 +14,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from opsctl.model import Json
 from opsctl.release import ModelArtefact, Release
 from opsctl.release_build import run_build
 from opsctl.release_sources import Sources, launch_of, read_sources
+from opsctl.release_store import Interrupt, Tell, never
 from opsctl.secrets import SecretStore
+from opsctl.storage_folder import FolderStorage
 
 MEGABYTE = 1 << 20
 
@@ -36,15 +38,8 @@ OWNER_ONLY = 0o700
 
 _NAME = re.compile(r"r[1-9][0-9]{0,8}")
 
-Tell = Callable[[str], None]
-Interrupt = Callable[[], None]
 
-
-def _never() -> None:
-    """The `interrupt` of an action that nobody stops."""
-
-
-class ReleaseStore:
+class LocalReleaseStore:
     """The releases of one service. Whoever builds, removes or reserves holds the service's lock."""
 
     def __init__(self, service_dir: Path) -> None:
@@ -78,7 +73,7 @@ class ReleaseStore:
         tell(f"{name} is built: {sources.files} files, {sources.bytes / MEGABYTE:.1f} MB")
         return release
 
-    def content_digest(self, project: Project, interrupt: Interrupt = _never) -> str:
+    def content_digest(self, project: Project, interrupt: Interrupt = never) -> str:
         """The digest that `build` would give now, without copying anything."""
         return read_sources(project, interrupt).digest
 
@@ -111,7 +106,7 @@ class ReleaseStore:
         # First this file: from here on the release does not exist, even if we are killed.
         (directory / "release.json").unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
-        SecretStore(self._service_dir).remove(name)
+        SecretStore(FolderStorage(self._service_dir)).remove(name)
         for log in (self._service_dir / "logs").glob(f"{name}-*.log*"):
             log.unlink(missing_ok=True)
         needed = {release.model.digest for release in self.list() if release.model}

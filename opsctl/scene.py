@@ -19,8 +19,9 @@ from opsctl.errors import (
 from opsctl.model import DesiredState, Guard, Json, LiveLimits, Observed, Role, Stamp
 from opsctl.plan import Step
 from opsctl.redact import Redactor
-from opsctl.releases import ReleaseStore
+from opsctl.release_store import ReleaseStore
 from opsctl.rollout import Progress, safe_state
+from opsctl.secrets import SecretStore
 from opsctl.targets.target import Target
 from opsctl.wait import Wait
 
@@ -38,6 +39,7 @@ class Scene:
     project: Project
     target: Target
     store: ReleaseStore
+    secrets: SecretStore
     attendance: Attendance
     console: Console
     clock: Clock

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from opsctl.config.settings import SecretSource
 from opsctl.errors import PreflightRefused
-from opsctl.files import write_atomically
 from opsctl.shell import run
+from opsctl.storage import Storage
 
 COMMAND_TIMEOUT_S = 30.0
 """A password store that needs longer waits for a person, who is not there."""
@@ -23,8 +23,7 @@ COMMAND_TIMEOUT_S = 30.0
 VALUE_MAX_BYTES = 64 * 1024 - 1
 """More does not fit a command's output that opsctl keeps, and hardly into a variable."""
 
-DIRECTORY_MODE = 0o700
-FILE_MODE = 0o600
+FOLDER = "secrets"
 
 
 def resolve_secrets(
@@ -121,45 +120,43 @@ def _checked(value: str) -> str:
 class SecretStore:
     """The values that each release of a service was built with."""
 
-    def __init__(self, service_dir: Path) -> None:
-        self._directory = service_dir / "secrets"
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
     def save(self, release: str, values: Mapping[str, str]) -> None:
-        """Keep `values` for `release`: the whole file or nothing, readable by its owner only."""
-        self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._directory.chmod(DIRECTORY_MODE)
-        text = json.dumps(dict(values))
-        write_atomically(self._path(release), text, durable=True, mode=FILE_MODE)
+        """Keep `values` for `release`: the whole entry or nothing, readable by its owner only."""
+        self._storage.write(_path(release), json.dumps(dict(values)).encode(), secret=True)
 
     def load(self, release: str) -> dict[str, str]:
         """The values of `release` by name; empty when it has none.
 
-        Raises `PreflightRefused` when the file can't be read.
+        Raises `PreflightRefused` when they can't be read.
         """
         try:
-            values: dict[str, str] = json.loads(self._path(release).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
+            content = self._storage.read(_path(release))
+            values: dict[str, str] = json.loads(content.data.decode()) if content else {}
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is damaged"
             # Not chained: a decoding error carries the file's content.
             raise PreflightRefused(
                 f"the secrets of {release} can't be read",
-                why=f"{self._path(release)}: {reason}",
+                why=f"{self._storage.label}/{_path(release)}: {reason}",
                 next_step="Repair or delete the file, then deploy again to resolve the secrets",
             ) from None
         return values
 
     def everything(self) -> dict[str, str]:
-        """The values of all releases, by release and name; files that can't be read are left out.
+        """The values of all releases, by release and name; entries that can't be read are left out.
 
         For hiding them in whatever is shown.
         """
         values: dict[str, str] = {}
-        for path in sorted(self._directory.glob("*.json")):
-            with contextlib.suppress(PreflightRefused):
-                for name, value in self.load(path.stem).items():
-                    values[f"{path.stem} {name}"] = value
+        for entry in self._storage.names(FOLDER):
+            release = entry.removesuffix(".json")
+            if release != entry and not entry.startswith("."):
+                with contextlib.suppress(PreflightRefused):
+                    for name, value in self.load(release).items():
+                        values[f"{release} {name}"] = value
         return values
 
     def changed(self, release: str, values: Mapping[str, str]) -> tuple[str, ...]:
@@ -171,7 +168,8 @@ class SecretStore:
 
     def remove(self, release: str) -> None:
         """Forget the values of `release`."""
-        self._path(release).unlink(missing_ok=True)
+        self._storage.remove(_path(release))
 
-    def _path(self, release: str) -> Path:
-        return self._directory / f"{release}.json"
+
+def _path(release: str) -> str:
+    return f"{FOLDER}/{release}.json"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from opsctl import deploy
@@ -16,14 +14,16 @@ from opsctl.aftermath import finish, tell_waiting
 from opsctl.attendance import Attendance
 from opsctl.config.settings import Project
 from opsctl.console import Console
-from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
-from opsctl.lock import Holder, held
+from opsctl.errors import JournalBroken, OpsctlError
 from opsctl.model import FULL_WEIGHT, DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.reader import Reader, actor_name, reader, report_folder
 from opsctl.rollout import Progress, ReleaseMarks, fold
 from opsctl.scene import Scene, hide
 from opsctl.secrets import SecretStore, resolve_one
+from opsctl.storage import Holder
+
+BUNDLES = "bundles"
 
 GUARD_WAIT_S = 8.0
 """How long a rebuild waits for the guard to take an unproved candidate off traffic."""
@@ -58,7 +58,7 @@ class Session:
         number = journal.last().number + 1
         if op == "deploy":
             self.read.store.reserve(candidate)
-        write_bundle(self.project, number)
+        write_bundle(self.read, number)
         opening = deploy.Opening(op, candidate, base, self.read.last_state(), plan)
         circumstances = {
             "actor": self.actor,
@@ -87,13 +87,14 @@ class Session:
 
     def _rollout(self) -> deploy.Rollout:
         segment = self.read.journal.last()
-        project = bundled_project(self.project, segment.number)
+        project = bundled_project(self.read, segment.number)
         folder = report_folder(project, segment.number)
         self._hide_secrets(fold(segment.records))
         scene = Scene(
             project,
             self.read.target,
             self.read.store,
+            SecretStore(self.read.storage),
             self.attendance,
             self.console,
             self.read.clock,
@@ -103,7 +104,7 @@ class Session:
         return deploy.Rollout(scene, self.read.journal, self.read.inbox, self._expected())
 
     def _hide_secrets(self, progress: Progress) -> None:
-        secrets = SecretStore(self.project.service_dir)
+        secrets = SecretStore(self.read.storage)
         values: dict[str, str] = {}
         for release in (progress.base, progress.candidate):
             for name, value in secrets.load(release).items() if release else ():
@@ -138,30 +139,18 @@ def in_charge(
     """Hold the service for a block. Raises LockHeld when somebody else does."""
     look = reader(project)
     actor = actor_name()
-    make_state_folder(project)
+    look.storage.prepare()
     holder = Holder(os.getpid(), actor, command, look.clock.now())
-    with held(look.lock_path, holder, wait_s=options.lock_wait_s, clock=look.clock) as lock:
+    lock = look.storage.hold(holder, wait_s=options.lock_wait_s, clock=look.clock)
+    try:
         attendance = Attendance(lock, look.target, look.inbox, look.clock)
         attendance.limit(options.timeout_s)
         with attendance.present():
             session = Session(look, attendance, console, actor)
             recover(session)
             yield session
-
-
-def make_state_folder(project: Project) -> None:
-    """The service's state folder, for its owner only. Raises TargetUnreachable when it can't be."""
-    try:
-        (project.service_dir / "journal").mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = project.service_dir / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise TargetUnreachable(
-            f"cannot write the state folder {project.service_dir}",
-            why=error.strerror or str(error),
-            next_step="Mend its rights or free disk space, or set local.state_dir in opsctl.yaml",
-        ) from error
+    finally:
+        lock.free()
 
 
 def recover(session: Session) -> None:
@@ -231,36 +220,38 @@ def _split(observed: Observed) -> bool:
     return sum(1 for share in observed.desired.shares if share.weight) > 1
 
 
-def write_bundle(project: Project, number: int) -> None:
+def write_bundle(look: Reader, number: int) -> None:
     """Keep the configuration and request files that a rollout began with."""
-    folder = bundle_folder(project, number)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    shutil.copyfile(project.path, folder / "opsctl.yaml")
+    project, storage = look.project, look.storage
+    folder = _bundle(number)
+    storage.remove(folder)
+    storage.write(f"{folder}/opsctl.yaml", project.path.read_bytes())
     names = {}
     for index, name in enumerate(_request_files(project)):
         source = project.root / name
         if source.is_file():
             names[name] = f"{index}-{source.name}"
-            shutil.copyfile(source, folder / names[name])
-    (folder / "files.json").write_text(json.dumps(names))
-    for old in sorted(folder.parent.iterdir())[: -project.service.retention.reports]:
-        shutil.rmtree(old, ignore_errors=True)
+            storage.write(f"{folder}/{names[name]}", source.read_bytes())
+    # Written last: a folder without it is no bundle.
+    storage.write(f"{folder}/files.json", json.dumps(names).encode())
+    for old in storage.names(BUNDLES)[: -project.service.retention.reports]:
+        storage.remove(f"{BUNDLES}/{old}")
 
 
-def bundle_folder(project: Project, number: int) -> Path:
-    """Where a rollout's own copy of its configuration lies."""
-    return project.service_dir / "bundles" / f"{number:06d}"
+def _bundle(number: int) -> str:
+    return f"{BUNDLES}/{number:06d}"
 
 
-def bundled_project(project: Project, number: int) -> Project:
+def bundled_project(look: Reader, number: int) -> Project:
     """The project as it was when the rollout began; today's when there is no bundle."""
     from opsctl.config.load import load
 
-    folder = bundle_folder(project, number)
-    if not (folder / "files.json").exists():
+    project = look.project
+    listed = look.storage.read(f"{_bundle(number)}/files.json")
+    if listed is None:
         return project
-    names = json.loads((folder / "files.json").read_text())
+    names = json.loads(listed.data)
+    folder = look.storage.fetch(_bundle(number))
 
     def kept(name: str | None) -> str | None:
         return str(folder / names[name]) if name in names else name

@@ -27,7 +27,7 @@ from opsctl.scene import (
     put_in_force,
     settle,
 )
-from opsctl.secrets import SecretStore, resolve_secrets
+from opsctl.secrets import resolve_secrets
 
 PROOF_LIMIT_S = 30.0
 """How long the front door may take until only the old release answers."""
@@ -66,7 +66,7 @@ def _build(scene: Scene, turn: Turn) -> Json:
         scene.project.service.app.secrets, scene.project.root, scene.attendance.interrupt
     )
     hide(scene.console, {f"{turn.candidate} {name}": value for name, value in values.items()})
-    SecretStore(scene.project.service_dir).save(turn.candidate, values)
+    scene.secrets.save(turn.candidate, values)
     names = {release.name for release in scene.store.list()}
     if turn.candidate in names:
         return {"release": turn.candidate, "digest": scene.store.get(turn.candidate).digest}

@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.config.settings import App, Config, Model, Project, Retention, Service
 from opsctl.release import Release
-from opsctl.releases import ReleaseStore
+from opsctl.releases import LocalReleaseStore
 
 
 def never() -> None:
@@ -52,9 +52,9 @@ def with_app(project: Project, **changes: Any) -> Project:
     return replace(project, service=service)
 
 
-def store_of(project: Project) -> ReleaseStore:
+def store_of(project: Project) -> LocalReleaseStore:
     """The releases of the project."""
-    return ReleaseStore(project.service_dir)
+    return LocalReleaseStore(project.service_dir)
 
 
 def build(project: Project, name: str | None = None) -> Release:

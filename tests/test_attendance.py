@@ -14,7 +14,9 @@ from opsctl.attendance import Attendance
 from opsctl.clock import SystemClock
 from opsctl.errors import CandidateFailed, Interrupted, RequestArrived, Superseded, TimedOut
 from opsctl.inbox import Inbox
-from opsctl.lock import Holder, acquire, break_lock, read_holder
+from opsctl.lock import acquire, break_lock, read_holder
+from opsctl.storage import Holder
+from opsctl.storage_folder import FolderStorage
 
 CLOCK = SystemClock()
 
@@ -41,7 +43,7 @@ def target() -> Renewals:
 def holding(tmp_path: Path, target: Renewals) -> Attendance:
     holder = Holder(os.getpid(), "test", "deploy", 0.0)
     lock = acquire(tmp_path / "lock", holder, wait_s=0, clock=CLOCK)
-    return Attendance(lock, target, Inbox(tmp_path / "inbox"), CLOCK)  # type: ignore[arg-type]
+    return Attendance(lock, target, Inbox(FolderStorage(tmp_path)), CLOCK)  # type: ignore[arg-type]
 
 
 def test_nothing_happens_when_nothing_is_the_matter(holding: Attendance) -> None:
@@ -78,7 +80,7 @@ def test_the_steps_time_limit_is_the_candidates_fault(holding: Attendance) -> No
 def test_a_request_stops_the_wait_until_the_journal_has_it(
     holding: Attendance, tmp_path: Path
 ) -> None:
-    request = Inbox(tmp_path / "inbox").put("abort", by="ann", reason="", clock=CLOCK)
+    request = Inbox(FolderStorage(tmp_path)).put("abort", by="ann", reason="", clock=CLOCK)
     with pytest.raises(RequestArrived):
         holding.interrupt()
     holding.seen = frozenset({request.id})

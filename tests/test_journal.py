@@ -14,6 +14,7 @@ from opsctl.clock import SystemClock
 from opsctl.errors import JournalBroken, OpsctlError, Superseded
 from opsctl.journal import Journal
 from opsctl.records import parse_segment
+from opsctl.storage_folder import FolderStorage
 
 OPENED: dict[str, object] = {
     "op": "deploy",
@@ -26,7 +27,7 @@ OPENED: dict[str, object] = {
 
 def journal(folder: Path) -> Journal:
     folder.mkdir(exist_ok=True)
-    return Journal(folder, SystemClock())
+    return Journal(FolderStorage(folder.parent), SystemClock())
 
 
 def kinds(writer: Journal) -> list[str]:
@@ -34,10 +35,10 @@ def kinds(writer: Journal) -> list[str]:
 
 
 def test_records_come_back_in_order_with_their_data(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     writer.append("began", {"step": {"id": "x"}})
-    records = journal(tmp_path / "j").last().records
+    records = journal(tmp_path / "journal").last().records
     assert [(r.seq, r.kind, r.data) for r in records] == [
         (1, "opened", OPENED),
         (2, "began", {"step": {"id": "x"}}),
@@ -45,21 +46,21 @@ def test_records_come_back_in_order_with_their_data(tmp_path: Path) -> None:
 
 
 def test_the_hash_is_sha256_of_the_canonical_record(tmp_path: Path) -> None:
-    record = journal(tmp_path / "j").append("opened", OPENED)
+    record = journal(tmp_path / "journal").append("opened", OPENED)
     body = {k: v for k, v in record.to_dict().items() if k != "hash"}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     assert record.hash == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_data_that_json_spells_otherwise_is_no_lost_race(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     writer.append("passed", {"sizes": {16: (1.5, 2), 4: float("inf")}})
     assert writer.last().records[1].data == {"sizes": {"16": [1.5, 2], "4": float("inf")}}
 
 
 def test_each_rollout_has_a_file_and_the_chain_spans_them(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     for _ in range(3):
         writer.append("opened", OPENED)
         last = writer.append("closed", {})
@@ -71,7 +72,7 @@ def test_each_rollout_has_a_file_and_the_chain_spans_them(tmp_path: Path) -> Non
 def test_a_writer_that_was_overtaken_is_refused_and_leaves_nothing_that_counts(
     tmp_path: Path,
 ) -> None:
-    old, new = journal(tmp_path / "j"), journal(tmp_path / "j")
+    old, new = journal(tmp_path / "journal"), journal(tmp_path / "journal")
     old.append("opened", OPENED)
     new.append("began", {"by": "new"})
     with pytest.raises(Superseded):
@@ -80,9 +81,9 @@ def test_a_writer_that_was_overtaken_is_refused_and_leaves_nothing_that_counts(
 
 
 def test_a_late_line_with_a_stale_prev_is_void_for_every_reader(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     first = writer.append("opened", OPENED)
-    path = tmp_path / "j" / "000001.jsonl"
+    path = tmp_path / "journal" / "000001.jsonl"
     late = _line(2, first.hash, epoch=1, kind="passed")
     writer.append("closed", {})
     with path.open("ab") as file:
@@ -94,12 +95,12 @@ def test_a_late_line_with_a_stale_prev_is_void_for_every_reader(tmp_path: Path) 
 def test_a_frozen_opener_that_wakes_after_another_rollout_began_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     closed = writer.append("closed", {})
-    other = journal(tmp_path / "j")
+    other = journal(tmp_path / "journal")
     other.append("opened", {**OPENED, "candidate": "r2"})
-    with (tmp_path / "j" / "000002.jsonl").open("ab") as file:
+    with (tmp_path / "journal" / "000002.jsonl").open("ab") as file:
         file.write(_line(3, closed.hash, epoch=1, kind="opened"))
     assert [r.data["candidate"] for r in other.last().records] == ["r2"]
 
@@ -108,12 +109,12 @@ def test_a_frozen_opener_that_wakes_after_another_rollout_began_changes_nothing(
 def test_a_torn_last_line_does_not_count_and_the_next_append_heals_it(
     tmp_path: Path, cut: int
 ) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     writer.append("began", {})
-    path = tmp_path / "j" / "000001.jsonl"
+    path = tmp_path / "journal" / "000001.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    again = journal(tmp_path / "j")
+    again = journal(tmp_path / "journal")
     assert again.last().torn is (cut > 1)
     again.append("closed", {})
     expected = ["opened", "closed"] if cut > 1 else ["opened", "began", "closed"]
@@ -121,11 +122,11 @@ def test_a_torn_last_line_does_not_count_and_the_next_append_heals_it(
 
 
 def test_every_flipped_bit_before_the_last_line_is_noticed(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     writer.append("began", {})
     writer.append("passed", {})
-    content = bytearray((tmp_path / "j" / "000001.jsonl").read_bytes())
+    content = bytearray((tmp_path / "journal" / "000001.jsonl").read_bytes())
     last_line = content[:-1].rindex(b"\n") + 1
     for position in range(0, last_line - 1, 7):
         broken = bytearray(content)
@@ -145,7 +146,7 @@ def test_rubbish_never_raises_anything_but_journal_broken(rubbish: bytes) -> Non
 
 
 def test_a_newer_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", {**OPENED, "format": 1})
     content = _line(1, "0" * 64, epoch=1, kind="opened", data={**OPENED, "format": 2})
     with pytest.raises(JournalBroken, match=r"format 2.*formats up to 1.*newer"):
@@ -158,13 +159,13 @@ def test_a_full_disk_uses_the_reserve_so_that_the_rollout_can_be_closed(
     import errno
     import os
 
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
     writer.reserve_space()
     real = os.write
 
     def full_until_the_reserve_is_gone(descriptor: int, data: bytes) -> int:
-        if (tmp_path / "j" / ".reserve").exists():
+        if (tmp_path / "journal" / ".reserve").exists():
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor, data)
 
@@ -180,7 +181,7 @@ def test_a_disk_that_stays_full_gives_a_clear_error(
     import errno
     import os
 
-    writer = journal(tmp_path / "j")
+    writer = journal(tmp_path / "journal")
     writer.append("opened", OPENED)
 
     def full(descriptor: int, data: bytes) -> int:

@@ -16,14 +16,16 @@ import pytest
 from opsctl import lock as lock_module
 from opsctl.clock import SystemClock
 from opsctl.errors import LockHeld, Superseded
-from opsctl.lock import Holder, acquire, break_lock, current_holder, held
+from opsctl.lock import acquire, break_lock, current_holder
+from opsctl.storage import Holder
 
 CLOCK = SystemClock()
 HOLD = """
 import os, sys, time
 from pathlib import Path
 from opsctl.clock import SystemClock
-from opsctl.lock import Holder, acquire
+from opsctl.lock import acquire
+from opsctl.storage import Holder
 lock = acquire(Path(sys.argv[1]), Holder(os.getpid(), "eve", "deploy", 0.0), wait_s=0,
                clock=SystemClock())
 print("held", flush=True)
@@ -60,8 +62,11 @@ def test_a_second_one_is_refused_and_told_who_holds_it(
 def test_death_frees_it_at_once(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     other.kill()
     other.wait()
-    with held(tmp_path / "lock", me(), wait_s=0, clock=CLOCK):
+    lock = acquire(tmp_path / "lock", me(), wait_s=0, clock=CLOCK)
+    try:
         assert current_holder(tmp_path / "lock") is not None
+    finally:
+        lock.free()
     assert current_holder(tmp_path / "lock") is None
 
 
@@ -107,8 +112,11 @@ def test_a_stopped_process_is_overtaken(
 ) -> None:
     monkeypatch.setattr(lock_module, "STALE_AFTER_S", 0.5)
     os.kill(other.pid, signal.SIGSTOP)
-    with held(tmp_path / "lock", me(), wait_s=5, clock=CLOCK) as lock:
+    lock = acquire(tmp_path / "lock", me(), wait_s=5, clock=CLOCK)
+    try:
         lock.check()
+    finally:
+        lock.free()
 
 
 def test_break_lock_voids_the_holders(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ import pytest
 from opsctl.config.settings import Project, Retention, SecretSource
 from opsctl.errors import Aborted, BuildFailed, ConfigError, OpsctlError, PreflightRefused
 from opsctl.release import Release
-from opsctl.releases import ReleaseStore
+from opsctl.releases import LocalReleaseStore
 from opsctl.secrets import SecretStore
+from opsctl.storage_folder import FolderStorage
 from tests.release_projects import (
     build,
     digest_of,
@@ -248,10 +249,10 @@ def test_removing_a_release_keeps_models_that_others_need(project: Project) -> N
     first = build(project)
     (project.root / "app" / "main.py").write_text("print('two')\n")
     second = build(project)
-    SecretStore(project.service_dir).save(first.name, {"A": "value"})
+    SecretStore(FolderStorage(project.service_dir)).save(first.name, {"A": "value"})
     store_of(project).remove(first.name)
     assert Path(second.launch.model_path).exists()
-    assert SecretStore(project.service_dir).load(first.name) == {}
+    assert SecretStore(FolderStorage(project.service_dir)).load(first.name) == {}
     store_of(project).remove(second.name)
     assert list((project.service_dir / "models").iterdir()) == []
 
@@ -321,7 +322,7 @@ def test_a_release_of_a_newer_opsctl_is_refused(project: Project) -> None:
 
 
 def test_a_removed_release_leaves_no_logs_and_its_neighbours_keep_theirs(tmp_path: Path) -> None:
-    store = ReleaseStore(tmp_path)
+    store = LocalReleaseStore(tmp_path)
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("r1-1.log", "r1-1.log.1", "r1-build.log", "r12-1.log"):

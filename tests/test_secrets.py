@@ -12,6 +12,7 @@ import pytest
 from opsctl.config.settings import SecretSource
 from opsctl.errors import PreflightRefused
 from opsctl.secrets import SecretStore, resolve_secrets
+from opsctl.storage_folder import FolderStorage
 
 VALUE = "correct horse battery staple"
 
@@ -93,7 +94,7 @@ def test_a_variable_that_is_not_utf8_is_refused(
 
 
 def test_kept_values_are_for_their_owner_only(tmp_path: Path) -> None:
-    store = SecretStore(tmp_path / "service")
+    store = SecretStore(FolderStorage(tmp_path / "service"))
     store.save("r12", {"A": VALUE, "B": "ünïcode\n"})
     assert store.load("r12") == {"A": VALUE, "B": "ünïcode\n"}
     folder = tmp_path / "service" / "secrets"
@@ -104,40 +105,40 @@ def test_kept_values_are_for_their_owner_only(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_opened_up_is_closed_again(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir(mode=0o755)
-    SecretStore(tmp_path).save("r1", {"A": VALUE})
+    SecretStore(FolderStorage(tmp_path)).save("r1", {"A": VALUE})
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
 
 
 def test_what_a_killed_save_left_does_not_stop_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / ".r1.json").write_text("half")
-    store = SecretStore(tmp_path)
+    store = SecretStore(FolderStorage(tmp_path))
     store.save("r1", {"A": VALUE})
     assert store.load("r1") == {"A": VALUE}
 
 
 def test_a_release_without_secrets_has_none(tmp_path: Path) -> None:
-    assert SecretStore(tmp_path).load("r1") == {}
+    assert SecretStore(FolderStorage(tmp_path)).load("r1") == {}
 
 
 def test_a_damaged_file_is_refused_without_showing_it(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "r1.json").write_text('{"A": "' + VALUE)
     with pytest.raises(PreflightRefused) as caught:
-        SecretStore(tmp_path).load("r1")
+        SecretStore(FolderStorage(tmp_path)).load("r1")
     assert caught.value.why == f"{tmp_path}/secrets/r1.json: it is damaged"
     assert caught.value.__cause__ is None
 
 
 def test_a_rotated_secret_is_noticed(tmp_path: Path) -> None:
-    store = SecretStore(tmp_path)
+    store = SecretStore(FolderStorage(tmp_path))
     store.save("r1", {"A": "old value", "B": "same", "C": "dropped"})
     assert store.changed("r1", {"A": "new value", "B": "same", "D": "added"}) == ("A", "C", "D")
     assert store.changed("r1", {"A": "old value", "B": "same", "C": "dropped"}) == ()
 
 
 def test_removed_values_are_gone(tmp_path: Path) -> None:
-    store = SecretStore(tmp_path)
+    store = SecretStore(FolderStorage(tmp_path))
     store.save("r1", {"A": VALUE})
     store.remove("r1")
     store.remove("r1")
@@ -145,7 +146,7 @@ def test_removed_values_are_gone(tmp_path: Path) -> None:
 
 
 def test_everything_that_releases_have_is_known_for_hiding(tmp_path: Path) -> None:
-    store = SecretStore(tmp_path)
+    store = SecretStore(FolderStorage(tmp_path))
     store.save("r1", {"TOKEN": "old-value"})
     store.save("r2", {"TOKEN": "new-value", "KEY": "k"})
     (tmp_path / "secrets" / "r3.json").write_text("{damaged")
@@ -154,4 +155,4 @@ def test_everything_that_releases_have_is_known_for_hiding(tmp_path: Path) -> No
         "r2 TOKEN": "new-value",
         "r2 KEY": "k",
     }
-    assert SecretStore(tmp_path / "nowhere").everything() == {}
+    assert SecretStore(FolderStorage(tmp_path / "nowhere")).everything() == {}

@@ -14,7 +14,7 @@ from opsctl.content import scan
 from opsctl.errors import OpsctlError, PreflightRefused, TargetUnreachable
 from opsctl.model import DesiredState, Finding, Observed
 from opsctl.release_sources import app_directory, app_rules, model_source, python_of
-from opsctl.releases import ReleaseStore
+from opsctl.release_store import ReleaseStore
 from opsctl.secrets import resolve_secrets
 from opsctl.shell import run
 from opsctl.targets.target import Target

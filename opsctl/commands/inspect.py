@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
 from opsctl.errors import ConfigError, JournalBroken, OpsctlError
-from opsctl.lock import break_lock, current_holder
 from opsctl.model import Json, Observed
 from opsctl.reader import Reader, reader
 from opsctl.rollout import Progress, next_step
@@ -19,7 +18,7 @@ def status(project: Project) -> Outcome:
     look = reader(project)
     observed = look.observed()
     going = _open(look)
-    holder = current_holder(look.lock_path)
+    holder = look.storage.holder()
     state = observed.desired if observed else look.last_state()
     data: Json = {
         "outcome": "ok",
@@ -215,29 +214,29 @@ def smoke(project: Project, name: str | None) -> Outcome:
 
 def lock_status(project: Project) -> Outcome:
     """Who is at work."""
-    holder = current_holder(reader(project).lock_path)
+    holder = reader(project).storage.holder()
     if holder is None:
         return simple("free", "free", holder=None)
-    text = f"held by pid {holder.pid} ({holder.actor}, {holder.command})"
+    text = f"held by {holder.where} ({holder.actor}, {holder.command})"
     return simple("held", text, holder=holder.to_dict())
 
 
 def lock_release(project: Project, *, force: bool) -> Outcome:
     """Take the lock from a holder that no longer moves."""
     look = reader(project)
-    holder = current_holder(look.lock_path)
+    holder = look.storage.holder()
     if holder is None:
         return simple("free", "the lock is free")
     look.clock.sleep(2.5)
-    again = current_holder(look.lock_path)
+    again = look.storage.holder()
     if again and again.beat != holder.beat and not force:
         raise OpsctlError(
-            f"pid {holder.pid} is alive and at work",
+            f"{holder.where} is alive and at work",
             why="its heartbeat moves",
             next_step="Use opsctl abort, or --force to take the lock from it",
         )
-    break_lock(look.lock_path)
-    return simple("released", f"the lock of pid {holder.pid} is void; opsctl resume goes on")
+    look.storage.break_lock()
+    return simple("released", f"the lock of {holder.where} is void; opsctl resume goes on")
 
 
 def audit(project: Project) -> Outcome:

@@ -10,7 +10,6 @@ from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, OpsctlError, TimedOut
 from opsctl.inbox import RequestKind
-from opsctl.lock import current_holder
 from opsctl.model import DesiredState, Guard, Share
 from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback, plan_state
 from opsctl.reader import Reader, actor_name, reader, report_folder
@@ -68,7 +67,7 @@ def is_same(session: Session, serving: str, digest: str) -> bool:
     if session.read.store.get(serving).digest != digest:
         return False
     values = resolve_secrets(project.service.app.secrets, project.root)
-    return not SecretStore(project.service_dir).changed(serving, values)
+    return not SecretStore(session.read.storage).changed(serving, values)
 
 
 def _same_content(session: Session, state: DesiredState, share: Share) -> Outcome:
@@ -236,7 +235,7 @@ def withdraw(
         return simple("nothing_to_abort", "nothing to abort: no rollout is open")
     look.inbox.put(request, by=actor_name(), reason=reason, clock=look.clock)
     deadline = look.clock.monotonic() + (options.timeout_s or WITHDRAW_LIMIT_S)
-    while current_holder(look.lock_path):
+    while look.storage.holder():
         done = _closed(look, going.rollout)
         if done:
             return _withdrawn(done)
@@ -281,7 +280,7 @@ def approve(project: Project, console: Console, options: Options, reason: str) -
     if going is None or not (going.waiting or going.paused):
         raise ConfigError("nothing waits for approval", next_step="See: opsctl status")
     look.inbox.put("approve", by=actor_name(), reason=reason, clock=look.clock)
-    if current_holder(look.lock_path):
+    if look.storage.holder():
         return simple("approved", f"approved rollout {going.rollout}", rollout=going.rollout)
     with in_charge(project, console, "approve", options) as session:
         return _finish(session)
@@ -312,10 +311,8 @@ def _closed(look: Reader, number: int) -> Progress | None:
 
 def down(project: Project, console: Console, options: Options) -> Outcome:
     """Stop the service and remove all of its state."""
-    import shutil
-
     look = reader(project)
-    if not project.service_dir.exists():
+    if not look.storage.exists():
         return simple("nothing_to_stop", "nothing to stop: nothing was ever deployed here")
     with in_charge(project, console, "down", options) as session:
         segment = session.read.journal.last()
@@ -325,12 +322,7 @@ def down(project: Project, console: Console, options: Options) -> Outcome:
             observed.stamp.epoch if observed else 0,
         )
         look.target.down(epoch + 1)
-    shutil.rmtree(project.service_dir, ignore_errors=True)
-    for parent in (project.service_dir.parent, project.service_dir.parent.parent):
-        try:
-            parent.rmdir()
-        except OSError:
-            break
+    look.storage.destroy()
     return simple("down", f"{project.service_name} is down and its state is removed")
 
 

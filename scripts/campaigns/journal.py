@@ -13,6 +13,7 @@ from typing import Any
 
 from opsctl.clock import SystemClock
 from opsctl.journal import Journal
+from opsctl.storage_folder import FolderStorage
 from scripts.campaigns._endings import newest_records
 from scripts.campaigns._opsctl import Opsctl
 from tests.apps.project import Candidate, Options, write
@@ -68,8 +69,7 @@ def run_next(opsctl: Opsctl, index: int, again: Path) -> dict[str, Any]:
 
 def rewrite_ms(records: Sequence[dict[str, Any]], folder: Path) -> float:
     """Milliseconds to write `records` into a new journal in `folder`."""
-    folder.mkdir()
-    journal = Journal(folder, SystemClock())
+    journal = Journal(FolderStorage(folder), SystemClock())
     began = time.perf_counter()
     for record in records:
         journal.append(record["kind"], record["data"])

@@ -31,7 +31,7 @@ from opsctl.config.settings import (
 )
 from opsctl.errors import PreflightRefused, TargetUnreachable
 from opsctl.model import DesiredState, Finding, Share
-from opsctl.releases import ReleaseStore
+from opsctl.releases import LocalReleaseStore
 from tests.checks.fakes import Scene, ScriptedTarget, observed, replica
 from tests.ordinary import open_folder, ordinary_user
 
@@ -73,7 +73,7 @@ def found(
 ) -> list[Finding]:
     state = DesiredState((Share("r2", replicas, 100),))
     target = target or ScriptedTarget([FIRST])
-    return preflight(project, target, ReleaseStore(project.service_dir), state)
+    return preflight(project, target, LocalReleaseStore(project.service_dir), state)
 
 
 def bad(project: Project, scene: Scene = FIRST, *, replicas: int = 1) -> list[tuple[str, str, str]]:

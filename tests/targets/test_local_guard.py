@@ -13,6 +13,7 @@ import pytest
 
 from opsctl.inbox import Inbox
 from opsctl.model import DesiredState, LiveLimits, Observed, Share
+from opsctl.storage_folder import FolderStorage
 from tests.targets.house import House
 
 SAFE = DesiredState((Share("r1", 1, 100),))
@@ -92,7 +93,7 @@ def test_the_next_holder_finds_the_guards_request_when_limits_broke(house: House
     for _ in range(100):
         house.ask()
     seen = guarded(house)
-    (request,) = Inbox(house.layout.inbox).items()
+    (request,) = Inbox(FolderStorage(house.layout.service_dir)).items()
     assert (request.request, request.by, request.reason) == ("guard", "guard", seen.guard_reason)
 
 
@@ -102,7 +103,7 @@ def test_a_stale_lease_asks_for_nothing_as_resume_goes_on(house: House) -> None:
     house.converge(Share("r1", 1, 100))
     house.converge(*TRIAL, safe=SAFE, lease_s=1.0)
     guarded(house)
-    assert Inbox(house.layout.inbox).items() == []
+    assert Inbox(FolderStorage(house.layout.service_dir)).items() == []
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import contextlib
 from opsctl.clock import SystemClock
 from opsctl.inbox import Inbox
 from opsctl.model import Guard
+from opsctl.storage_folder import FolderStorage
 from opsctl.targets.supervisor import guarding
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.fleet import Fleet
@@ -23,7 +24,7 @@ class GuardWatch:
         self.lease = Lease(layout.lease_file, store.memory.boot)
         self._store = store
         self._fleet = fleet
-        self._inbox = Inbox(layout.inbox)
+        self._inbox = Inbox(FolderStorage(layout.service_dir))
         self._tell = tell
 
     @property

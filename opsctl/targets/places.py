@@ -1,0 +1,44 @@
+"""Targets by name: what acts, where the state lies, what keeps the releases. One row a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opsctl.config.settings import Project
+from opsctl.storage import Storage
+from opsctl.targets.target import Target
+
+if TYPE_CHECKING:
+    from opsctl.release_store import ReleaseStore
+
+
+@dataclass(frozen=True)
+class Place:
+    """A target as one service uses it. Making one touches nothing."""
+
+    target: Target
+    storage: Storage
+    releases: Callable[[], ReleaseStore]
+    """Opens the store of releases; `opsctl status` needs none, so it is made when asked for."""
+
+
+def _local(project: Project) -> Place:
+    from opsctl.storage_folder import FolderStorage
+    from opsctl.targets.local import LocalTarget
+
+    def releases() -> ReleaseStore:
+        from opsctl.releases import LocalReleaseStore
+
+        return LocalReleaseStore(project.service_dir)
+
+    return Place(LocalTarget(project), FolderStorage(project.service_dir), releases)
+
+
+OPENERS: Mapping[str, Callable[[Project], Place]] = {"local": _local}
+
+
+def open_place(project: Project) -> Place:
+    """The place of `project`, by its environment's target."""
+    return OPENERS[project.target](project)
