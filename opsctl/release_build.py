@@ -24,6 +24,7 @@ def run_build(
         "python": launch.python,
         "model": launch.model_path,
         "release": name,
+        "host": "",
         "port": "",
         "health_port": "",
         "replica": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-KNOWN = ("python", "port", "health_port", "model", "release", "replica")
+KNOWN = ("python", "host", "port", "health_port", "model", "release", "replica")
 
 
 class BadPlaceholder(ValueError):

@@ -233,12 +233,12 @@ def test_a_gate_without_time_for_its_pairs_is_refused(told: Told) -> None:
 @pytest.mark.parametrize(
     ("argument", "what"),
     [
-        ("{prt}", ("placeholder {prt} is not known; allowed: {python}, {port}, {health_port},"
-         " {model}, {release}, {replica}, {{ and }} (did you mean {port}?)")),
-        ("a{", ("a single { stands in it; write {{ for a brace; allowed: {python}, {port},"
-         " {health_port}, {model}, {release}, {replica}, {{ and }}")),
-        ("a}", ("a single } stands in it; write }} for a brace; allowed: {python}, {port},"
-         " {health_port}, {model}, {release}, {replica}, {{ and }}")),
+        ("{prt}", ("placeholder {prt} is not known; allowed: {python}, {host}, {port},"
+         " {health_port}, {model}, {release}, {replica}, {{ and }} (did you mean {port}?)")),
+        ("a{", ("a single { stands in it; write {{ for a brace; allowed: {python}, {host},"
+         " {port}, {health_port}, {model}, {release}, {replica}, {{ and }}")),
+        ("a}", ("a single } stands in it; write }} for a brace; allowed: {python}, {host},"
+         " {port}, {health_port}, {model}, {release}, {replica}, {{ and }}")),
     ],
 )  # fmt: skip
 def test_unknown_placeholders_and_lone_braces_are_refused(

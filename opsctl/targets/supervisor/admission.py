@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Stamp
 from opsctl.ports import port_holder
@@ -37,7 +39,9 @@ def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -
         tls.bundle(settings)
 
 
-def front_port(settings: RunSettings, current: int, remembered: int, layout: Layout) -> int:
+def front_port(
+    settings: RunSettings, current: int, remembered: int, is_ours: Callable[[int], bool]
+) -> int:
     """The front door's port: `current` when it is held already, else one that is free.
 
     A HAProxy of this service that is just starting holds its port before it counts as up: that
@@ -46,7 +50,7 @@ def front_port(settings: RunSettings, current: int, remembered: int, layout: Lay
     if current and settings.port in (0, current):
         return current
     port = settings.port or remembered
-    if port and (ports.is_free(port, settings.host) or _is_ours(port, layout)):
+    if port and (ports.is_free(port, settings.host) or is_ours(port)):
         return port
     if not settings.port:
         return ports.choose_front(settings.host)
@@ -57,6 +61,7 @@ def front_port(settings: RunSettings, current: int, remembered: int, layout: Lay
     )
 
 
-def _is_ours(port: int, layout: Layout) -> bool:
+def held_by_process_of(layout: Layout, port: int) -> bool:
+    """Whether a process of the service holds a port of this machine."""
     holder = port_holder(port)
     return holder is not None and holder.pid in procfs.marked(layout.service_dir)

@@ -18,7 +18,7 @@ from opsctl.files import write_atomically
 from opsctl.targets.supervisor import haproxy_config, runtime_api, server_changes, tls
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.haproxy_config import Server
-from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
+from opsctl.targets.supervisor.haproxy_process import Haproxy
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
@@ -35,15 +35,13 @@ DELETE_LIMIT_S = 5.0
 class Balancer:
     """HAProxy of one service. `servers` is what its file says."""
 
-    def __init__(
-        self, layout: Layout, env: Mapping[str, str], tell: Tell, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, layout: Layout, process: Haproxy, tell: Tell) -> None:
         self.servers: dict[str, Server] = {}
         self.note: dict[str, Any] = {}
         """Kept in the file's comment: stamp and shares, to rebuild from."""
         self.port = 0
         self.settings: RunSettings | None = None
-        self.process = HaproxyProcess(layout, env, tell, changed)
+        self.process = process
         self.counted: Callable[[Statistics], None] = lambda seen: None
         """Gets the counters of a server before it is deleted with them."""
         self._layout = layout
@@ -62,7 +60,7 @@ class Balancer:
 
     async def adopt(self, *, same_boot: bool) -> None:
         """Take over the HAProxy that an earlier supervisor started, with all its servers."""
-        if not same_boot or not self.process.adopt():
+        if not same_boot or not await self.process.adopt():
             return
         self._frame = haproxy_config.read_comment(self._layout.haproxy_config, "frame")
         paths = _health_paths(self._layout)
@@ -273,7 +271,7 @@ class Balancer:
         self._prepare_certificate(settings)
         trial = self._layout.run / "haproxy.cfg.check"
         write_atomically(trial, self._rendered())
-        self.process.check(settings.haproxy, trial.name)
+        await self.process.check(settings.haproxy, trial.name)
         self._write()
         await self._begin(settings)
 

@@ -23,6 +23,7 @@ from opsctl.targets.supervisor.counting import TrafficCounter
 from opsctl.targets.supervisor.events import EventLog
 from opsctl.targets.supervisor.fleet import Fleet, plans
 from opsctl.targets.supervisor.guard_watch import GuardWatch
+from opsctl.targets.supervisor.haproxy_process import Haproxy, HaproxyProcess
 from opsctl.targets.supervisor.launch import Household
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.removal import Removals
@@ -59,7 +60,7 @@ class Supervisor:
         self._going_down: asyncio.Task[None] | None = None
         self._tasks = Tasks(self._break_down)
         self._store = Store(layout, self._events.tell)
-        self._balancer = Balancer(layout, env, self._events.tell, self._changed)
+        self._balancer = Balancer(layout, self._made_haproxy(env), self._events.tell)
         self._counter = TrafficCounter(self._balancer, layout.counters_file)
         household = Household(self._settings.service, self._settings.environment, layout, env)
         around = Surroundings(
@@ -71,10 +72,20 @@ class Supervisor:
             taken_ports=lambda: self._fleet.taken_ports() | {self._store.memory.front_port},
             crashed=self._balancer.replica_ended,
         )
-        self._fleet = Fleet(around)
+        self._fleet = self._made_fleet(around)
         self._removals = Removals(self._fleet, self._balancer, around)
         self._steering = Steering(self._store, self._fleet, self._balancer, self._removals)
         self._guard = GuardWatch(self._store, self._fleet, layout, self._events.tell)
+
+    def _made_fleet(self, around: Surroundings) -> Fleet:
+        return Fleet(around)
+
+    def _made_haproxy(self, env: Mapping[str, str]) -> Haproxy:
+        return HaproxyProcess(self._layout, env, self._events.tell, self._changed)
+
+    def _holds_port(self, port: int) -> bool:
+        """Whether it is this service itself that holds a port of the machine."""
+        return admission.held_by_process_of(self._layout, port)
 
     @property
     def _settings(self) -> RunSettings:
@@ -86,7 +97,7 @@ class Supervisor:
         """Take over the processes that an earlier supervisor left behind."""
         with self._trouble_told():
             await self._balancer.adopt(same_boot=self._store.same_boot)
-        self._fleet.adopt(self._store.memory.replicas, plans(self._steering.effective()))
+        await self._fleet.adopt(self._store.memory.replicas, plans(self._steering.effective()))
 
     async def run(self) -> int:
         """Work until told to end; the exit code."""
@@ -179,7 +190,7 @@ class Supervisor:
         admission.refuse_older(stamp, memory.stamp)
         admission.refuse_unready(state, settings, self._layout)
         current = self._balancer.port if self._balancer.up else 0
-        port = admission.front_port(settings, current, memory.front_port, self._layout)
+        port = admission.front_port(settings, current, memory.front_port, self._holds_port)
         memory.front_opened = memory.front_opened and port == memory.front_port
         memory.front_port = port
         self._store.order(state, stamp, guard, settings)

@@ -57,7 +57,7 @@ class Fleet:
         )
         self._around = dataclasses.replace(self._around, household=household)
 
-    def adopt(self, records: list[dict[str, Any]], wanted: Container[str]) -> None:
+    async def adopt(self, records: list[dict[str, Any]], wanted: Container[str]) -> None:
         """Take over what runs already; what is marked as ours and is nobody's is killed.
 
         Of `wanted` replicas those that ended meanwhile are started again.
@@ -78,7 +78,7 @@ class Fleet:
                 # It may be serving: it is kept, and only its next start will fail.
                 self._around.tell(plan.release, str(error))
                 launch = Launch(plan.release, (), "", layout.run)
-            runner = ReplicaRunner(plan, launch, self._around)
+            runner = self._made(plan, launch)
             adopted = runner.adopt(record)
             if adopted:
                 sessions.add(record["pid"])
@@ -115,14 +115,21 @@ class Fleet:
                 except OpsctlError as error:
                     problems.append(error)
                     continue
-                self.runners[name] = ReplicaRunner(plan, launch, self._around)
+                self.runners[name] = self._made(plan, launch)
                 self.runners[name].begin()
             elif runner.plan.cpus != plan.cpus and not runner.stopping:
                 runner.plan = plan
-                if runner.process is not None:
-                    members = self.members(fresh=True).get(runner.process.pid, [])
-                    pin(members, plan.cpus or runner.launch.cpus)
+                self._pin(runner)
         return problems
+
+    def _made(self, plan: ReplicaPlan, launch: Launch) -> ReplicaRunner:
+        return ReplicaRunner(plan, launch, self._around)
+
+    def _pin(self, runner: ReplicaRunner) -> None:
+        """Move a replica to the CPUs that its plan says."""
+        if runner.process is not None:
+            members = self.members(fresh=True).get(runner.process.pid, [])
+            pin(members, runner.plan.cpus or runner.launch.cpus)
 
     def balanced(
         self, wanted: Mapping[str, ReplicaPlan], present: Mapping[str, Server]
@@ -135,7 +142,9 @@ class Fleet:
             if runner.ready or name in present:
                 rule = runner.launch.health
                 seat = runner.seat
-                server = Server(name, seat.port, seat.health_port, rule.path, rule.interval_s)
+                server = Server(
+                    name, seat.port, seat.health_port, rule.path, rule.interval_s, seat.host
+                )
                 found.append(Member(server, runner.ready, name in wanted))
         return found
 

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from opsctl import shell
 from opsctl.errors import TargetUnreachable
@@ -25,6 +26,32 @@ BALANCER_MARK = "OPSCTL_BALANCER"
 START_LIMIT_S = 5.0
 POLL_S = 0.01
 STOP_LIMIT_S = 2.0
+
+
+class Haproxy(Protocol):
+    """The HAProxy of one service, wherever it runs: at most one that counts."""
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs."""
+
+    async def adopt(self) -> bool:
+        """Take over the one that an earlier supervisor started; False when there is none."""
+
+    async def check(self, haproxy: str, config_name: str) -> None:
+        """Have it read a configuration. Raises TargetUnreachable when it refuses."""
+
+    async def start(self, haproxy: str, counted: Callable[[Statistics], None]) -> None:
+        """Start it from its file, or have the running one hand over to a new one.
+
+        `counted` gets the counters of the old one. Raises TargetUnreachable.
+        """
+
+    def kill(self, why: str) -> None:
+        """End one that hangs; it is started again."""
+
+    async def stop(self) -> None:
+        """End it for good."""
 
 
 class HaproxyProcess:
@@ -52,7 +79,7 @@ class HaproxyProcess:
     def identity(self) -> Identity | None:
         return self._process.identity if self._process else None
 
-    def adopt(self) -> bool:
+    async def adopt(self) -> bool:
         """Take over the HAProxy of an earlier supervisor; False when there is none."""
         found = _running(self._layout)
         self._process = WatchedProcess.adopt(found) if found else None
@@ -60,7 +87,7 @@ class HaproxyProcess:
             self._watch(self._process)
         return self._process is not None
 
-    def check(self, haproxy: str, config_name: str) -> None:
+    async def check(self, haproxy: str, config_name: str) -> None:
         """Have HAProxy read a configuration. Raises TargetUnreachable when it refuses."""
         argv = [haproxy_binary.find(haproxy) or haproxy, "-c", "-q", "-f", config_name]
         done = shell.run(argv, timeout_s=START_LIMIT_S, cwd=self._layout.run, env=self._env)

@@ -15,6 +15,8 @@ from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.procfs import SERVICE_MARK
 
+LOOPBACK = "127.0.0.1"
+
 BASE_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
 """What a replica inherits from opsctl's own environment; everything else is declared."""
 
@@ -50,6 +52,15 @@ class Launch:
     cpus: tuple[int, ...] = ()
     stop_timeout_s: float = 30.0
     health: HealthRule = HealthRule()
+    image: str = ""
+    """What a container of it is made of, by digest; empty where replicas are processes."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """Limits and devices of its containers (opsctl.targets.docker.container)."""
+
+    @property
+    def listen_host(self) -> str:
+        """Where a replica is to listen: a container's own address is not known before its start."""
+        return "0.0.0.0" if self.image else LOOPBACK
 
     def redacted(self, text: str) -> str:
         """`text` with the values of secrets struck out."""
@@ -66,6 +77,7 @@ class Seat:
     name: str
     port: int
     health_port: int
+    host: str = LOOPBACK
 
 
 def load(layout: Layout, release: str) -> Launch:
@@ -92,6 +104,8 @@ def load(layout: Layout, release: str) -> Launch:
         cpus=tuple(data["cpus"]),
         stop_timeout_s=data["stop_timeout_s"],
         health=HealthRule.from_dict(data["health"]),
+        image=data.get("image", ""),
+        container=data.get("container", {}),
     )
 
 
@@ -105,6 +119,7 @@ def _secrets(layout: Layout, release: str, names: Sequence[str]) -> dict[str, st
 def _values(launch: Launch, seat: Seat) -> dict[str, str]:
     return {
         "python": launch.python,
+        "host": launch.listen_host,
         "port": str(seat.port),
         "health_port": str(seat.health_port),
         "model": launch.model_path,
@@ -147,6 +162,7 @@ def environment(launch: Launch, seat: Seat, household: Household) -> dict[str, s
         "OPSCTL_ENVIRONMENT": household.environment,
         "OPSCTL_RELEASE": launch.release,
         "OPSCTL_REPLICA": seat.name,
+        "OPSCTL_HOST": launch.listen_host,
         "OPSCTL_PORT": str(seat.port),
         "OPSCTL_HEALTH_PORT": str(seat.health_port),
         "OPSCTL_MODEL_PATH": launch.model_path,

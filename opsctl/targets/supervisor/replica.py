@@ -23,9 +23,8 @@ from opsctl.targets.supervisor.memory import MemoryLimit
 from opsctl.targets.supervisor.probe import ProbeResult
 from opsctl.targets.supervisor.procfs import Identity
 from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
-from opsctl.targets.supervisor.watched import WatchedProcess, exit_text, kill_session
+from opsctl.targets.supervisor.watched import Watched, WatchedProcess, exit_text, kill_session
 
-HOST = "127.0.0.1"
 START_PROBE_S = 0.05
 """Time between probes until the first success: a service that starts fast serves fast."""
 
@@ -57,7 +56,7 @@ class ReplicaRunner:
         """Ready again, and the balancer has not been told yet."""
         self.proved = False
         """Whether it has ever been ready since it was made."""
-        self.process: WatchedProcess | None = None
+        self.process: Watched | None = None
         self.memory = MemoryLimit(plan.name, launch.memory_mb, around.household.layout.service_dir)
         self._around = around
         self._crashes = CrashHistory()
@@ -92,13 +91,12 @@ class ReplicaRunner:
 
     def record(self) -> dict[str, Any]:
         """What the next supervisor needs to adopt it."""
-        identity = self.process.identity if self.process else Identity(0, 0)
         return {
             "name": self.plan.name,
             "release": self.plan.release,
             "role": self.plan.role,
-            "pid": identity.pid,
-            "start_ticks": identity.start_ticks,
+            "pid": self.process.pid if self.process else 0,
+            "start_ticks": self.process.start_ticks if self.process else 0,
             "port": self.seat.port,
             "health_port": self.seat.health_port,
             "restarts": self.restarts,
@@ -113,7 +111,7 @@ class ReplicaRunner:
             release=self.plan.release,
             role=self.plan.role,
             phase=self.phase,
-            host=HOST,
+            host=self.seat.host,
             port=self.seat.port,
             health_port=self.seat.health_port,
             pid=self.process.pid if self.process and self.process.running else 0,
@@ -162,14 +160,14 @@ class ReplicaRunner:
         while True:
             pause_s = 0.0
             if self.process is None or not self.process.running:
-                pause_s = self._start()
+                pause_s = await self._start()
             if self.process is not None and self.process.running:
                 await self._until_exit(self.process)
                 pause_s = self._after_exit(self.process)
             self._around.changed()
             await asyncio.sleep(pause_s)
 
-    def _start(self) -> float:
+    async def _start(self) -> float:
         """Start the process; the pause in seconds before the next try when that failed."""
         self._owned = False
         self._kill_reason = ""
@@ -222,7 +220,7 @@ class ReplicaRunner:
             if cpus:
                 os.sched_setaffinity(0, own)
 
-    async def _until_exit(self, process: WatchedProcess) -> None:
+    async def _until_exit(self, process: Watched) -> None:
         probing = asyncio.create_task(self._probe_on(process))
         try:
             await asyncio.wait({process.exited})
@@ -231,17 +229,20 @@ class ReplicaRunner:
             with contextlib.suppress(asyncio.CancelledError):
                 await probing
 
-    async def _probe_on(self, process: WatchedProcess) -> None:
-        rule = self.launch.health
+    async def _probe_on(self, process: Watched) -> None:
         while process.running:
-            result = await probe.get(HOST, self.seat.health_port, rule.path, rule.timeout_s)
+            result = await self._ask(self.launch.health.path)
             if result.ok and not self._owned:
-                result = self._prove_owner(process)
+                result = await self._prove_owner(process)
             if process.running:
                 self._take(result)
             if not result.ok and self._ready_since is not None:
                 await self._check_live()
             await asyncio.sleep(self._pause_s())
+
+    async def _ask(self, path: str) -> ProbeResult:
+        timeout_s = self.launch.health.timeout_s
+        return await probe.get(self.seat.host, self.seat.health_port, path, timeout_s)
 
     def _pause_s(self) -> float:
         """Time to the next probe: short while there is something to wait for."""
@@ -252,7 +253,7 @@ class ReplicaRunner:
             return min(interval_s, STREAK_PROBE_S)
         return interval_s
 
-    def _prove_owner(self, process: WatchedProcess) -> ProbeResult:
+    async def _prove_owner(self, process: Watched) -> ProbeResult:
         """Whether the answer is the replica's own: somebody else may sit on its port."""
         members = procfs.sessions().get(process.pid, [])
         for port in (self.seat.health_port, self.seat.port):
@@ -294,18 +295,17 @@ class ReplicaRunner:
 
         404: the application has no liveness path, and its process is the only sign of life.
         """
-        rule = self.launch.health
-        result = await probe.get(HOST, self.seat.health_port, rule.live_path, rule.timeout_s)
+        result = await self._ask(self.launch.health.live_path)
         self._live_failures = 0 if result.ok or result.status == 404 else self._live_failures + 1
         if self._live_failures >= LIVE_FAILURES_MAX:
             self.kill(f"killed: not alive, {LIVE_FAILURES_MAX} times: {result.reason}")
 
-    def _after_exit(self, process: WatchedProcess) -> float:
+    def _after_exit(self, process: Watched) -> float:
         """Say why it ended; the pause in seconds before the next start."""
         self._around.crashed(self.plan.name)
         self.exit_code = process.exit_code
         self.ready_streak = 0
-        kill_session(process.pid)
+        self._end_rest(process)
         reason = self._ended = self._why_ended(process)
         never_ready = self._ready_since is None
         if never_ready and self._port_lost() and self._port_tries < PORT_TRIES_MAX:
@@ -322,6 +322,10 @@ class ReplicaRunner:
         self._tell(f"{reason}; next start in {pause_s:g} s")
         return pause_s
 
+    def _end_rest(self, process: Watched) -> None:
+        """End children that outlived the process."""
+        kill_session(process.pid)
+
     def _with_last_end(self, reason: str) -> str:
         """What is seen now must not hide why it had to be started again."""
         return f"{reason}; before that: {self._ended}" if self._ended else reason
@@ -335,7 +339,7 @@ class ReplicaRunner:
         """Whether somebody else took a port of ours before the replica could."""
         return any(port_holder(port) for port in {self.seat.port, self.seat.health_port})
 
-    def _why_ended(self, process: WatchedProcess) -> str:
+    def _why_ended(self, process: Watched) -> str:
         reason = self._kill_reason or self.memory.verdict() or exit_text(process.exit_code)
         if self._started_at:
             reason += f" {time.monotonic() - self._started_at:.1f} s after its start"

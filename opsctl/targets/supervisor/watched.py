@@ -8,9 +8,35 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterable
+from typing import Protocol
 
 from opsctl.targets.supervisor import procfs
 from opsctl.targets.supervisor.procfs import Identity
+
+
+class Watched(Protocol):
+    """What runs of a replica, as whoever keeps it running sees it."""
+
+    exit_code: int | None
+    exited: asyncio.Future[None]
+
+    @property
+    def pid(self) -> int:
+        """Its process on the machine where it runs."""
+
+    @property
+    def start_ticks(self) -> int:
+        """With the pid, what tells it from every other process."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal; nothing happens when it has ended."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within the time."""
 
 
 class WatchedProcess:
@@ -51,6 +77,10 @@ class WatchedProcess:
     @property
     def pid(self) -> int:
         return self.identity.pid
+
+    @property
+    def start_ticks(self) -> int:
+        return self.identity.start_ticks
 
     @property
     def running(self) -> bool:
