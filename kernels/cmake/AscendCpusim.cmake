@@ -23,7 +23,8 @@ function(ascend_add_variant name checked)
   set(target ascend_cpusim_${name})
   add_library(${target} SHARED ${ASCEND_CPUSIM_SOURCES})
   if(checked)
-    target_sources(${target} PRIVATE cpusim/checker.cpp sigmoid/naive/sigmoid_naive_cpusim.cpp)
+    target_sources(${target} PRIVATE cpusim/checker.cpp cpusim/cross_core.cpp
+                                             sigmoid/naive/sigmoid_naive_cpusim.cpp)
   endif()
   target_include_directories(${target} PRIVATE cpusim/include runtime)
   target_compile_definitions(

@@ -20,17 +20,21 @@ uint32_t ByteMask(uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-void Checker::Start(const char* operator_name, int64_t core, const uint8_t* unified_buffer,
-                    std::vector<std::pair<const uint8_t*, uint64_t>> global) {
+void Checker::Start(const char* operator_name, CoreName core, const uint8_t* memory,
+                    std::vector<std::pair<const uint8_t*, uint64_t>> global,
+                    BlockHistory* block) {
     operator_name_ = operator_name;
     core_ = core;
     tile_ = -1;
     taken_ = {};
     buffers_ = 0;
     accesses_.clear();
-    unified_buffer_ = unified_buffer;
+    memory_ = memory;
     global_ = std::move(global);
-    blocks_.assign(kUnifiedBufferBytes / kBlockBytes, Block{});
+    block_ = block;
+    cube_seen_ = {};
+    small_product_ = nullptr;
+    for (auto& region : blocks_) region.clear();
     clocks_ = {};
     busy_ = {};
     flags_.clear();
@@ -39,13 +43,15 @@ void Checker::Start(const char* operator_name, int64_t core, const uint8_t* unif
 void Checker::Fail(const char* instruction, const std::string& rule, const void* address) const {
     const auto* byte = static_cast<const uint8_t*>(address);
     char place[64];
-    if (byte >= unified_buffer_ && byte < unified_buffer_ + kUnifiedBufferBytes) {
-        std::snprintf(place, sizeof place, "UB+0x%lx",
-                      static_cast<unsigned long>(byte - unified_buffer_));
+    const int region = static_cast<int>(byte < memory_ ? Region::kCount
+                                        : RegionAt(static_cast<uint64_t>(byte - memory_)));
+    if (region < kRegionCount) {
+        std::snprintf(place, sizeof place, "%s+0x%lx", kRegionNames[region],
+                      static_cast<unsigned long>(byte - memory_ - RegionOffset(region)));
     } else {
         std::snprintf(place, sizeof place, "address %p", address);
     }
-    throw Violation(operator_name_ + ": core " + std::to_string(core_) + ", tile " +
+    throw Violation(operator_name_ + ": core " + std::to_string(core_.index) + ", tile " +
                     std::to_string(tile_) + ", " + place + ": " + instruction + ": " + rule);
 }
 
@@ -56,10 +62,40 @@ uint32_t Checker::Issue(pipe_t pipe) {
 
 uint64_t Checker::Locate(const void* address, uint64_t bytes, const char* instruction) const {
     const auto* byte = static_cast<const uint8_t*>(address);
-    if (byte < unified_buffer_ || byte + bytes > unified_buffer_ + kUnifiedBufferBytes) {
-        Fail(instruction, "access outside the Unified Buffer", address);
+    const auto begin = static_cast<uint64_t>(byte - memory_);
+    const Region region = byte < memory_ ? Region::kCount : RegionAt(begin);
+    if (region == Region::kCount || (bytes != 0 && RegionAt(begin + bytes - 1) != region)) {
+        Fail(instruction, "access outside the core's memories", address);
     }
-    return static_cast<uint64_t>(byte - unified_buffer_);
+    return begin;
+}
+
+// Which memories a pipe is wired to.
+void Checker::RequireReach(pipe_t pipe, uint64_t offset, const char* instruction,
+                           const void* address) const {
+    const Region region = RegionAt(offset);
+    bool reaches = region == Region::kUnifiedBuffer;
+    if (pipe == PIPE_MTE2) reaches = reaches || region == Region::kL1;
+    if (pipe == PIPE_MTE1) reaches = region != Region::kUnifiedBuffer && region != Region::kL0C;
+    if (pipe == PIPE_M) reaches = region != Region::kUnifiedBuffer && region != Region::kL1;
+    if (pipe == PIPE_FIX) reaches = region == Region::kL0C;
+    if (!reaches) {
+        Fail(instruction, std::string("pipe ") + PipeName(pipe) + " does not reach " +
+             kRegionNames[static_cast<int>(region)], address);
+    }
+}
+
+Checker::Block& Checker::BlockAt(uint64_t offset) {
+    const int region = static_cast<int>(RegionAt(offset));
+    auto& blocks = blocks_[static_cast<size_t>(region)];
+    if (blocks.empty()) blocks.assign(kRegionBytes[region] / kBlockBytes, Block{});
+    return blocks[(offset - RegionOffset(region)) / kBlockBytes];
+}
+
+const Checker::Block* Checker::FindBlock(uint64_t offset) const {
+    const int region = static_cast<int>(RegionAt(offset));
+    const auto& blocks = blocks_[static_cast<size_t>(region)];
+    return blocks.empty() ? nullptr : &blocks[(offset - RegionOffset(region)) / kBlockBytes];
 }
 
 void Checker::RequireWriteSeen(const Block& block, pipe_t pipe, const char* instruction,
@@ -75,17 +111,40 @@ void Checker::RequireWriteSeen(const Block& block, pipe_t pipe, const char* inst
 }
 
 void Checker::Read(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction) {
+    ReadBlocks(pipe, address, bytes, instruction, false);
+}
+
+void Checker::ReadUnsure(pipe_t pipe, const void* address, uint64_t bytes,
+                         const char* instruction) {
+    ReadBlocks(pipe, address, bytes, instruction, true);
+}
+
+bool Checker::IsInitialised(const void* address, uint64_t bytes) const {
+    const uint64_t begin = Locate(address, bytes, "load");
+    const Block* block = FindBlock(begin);
+    const uint32_t wanted = ByteMask(begin % kBlockBytes, begin % kBlockBytes + bytes);
+    return block != nullptr && (block->initialised & wanted) == wanted;
+}
+
+void Checker::MarkUninitialised(const void* address, uint64_t bytes) {
+    const uint64_t begin = Locate(address, bytes, "load");
+    BlockAt(begin).initialised &= ~ByteMask(begin % kBlockBytes, begin % kBlockBytes + bytes);
+}
+
+void Checker::ReadBlocks(pipe_t pipe, const void* address, uint64_t bytes,
+                         const char* instruction, bool may_be_unwritten) {
     const uint64_t begin = Locate(address, bytes, instruction);
+    if (bytes != 0) RequireReach(pipe, begin, instruction, address);
     const uint32_t now = Issue(pipe);
     for (uint64_t at = begin; at < begin + bytes;) {
         const uint64_t block_begin = at / kBlockBytes * kBlockBytes;
         const uint64_t end = std::min(block_begin + kBlockBytes, begin + bytes);
-        Block& block = blocks_[at / kBlockBytes];
-        const void* here = unified_buffer_ + at;
+        Block& block = BlockAt(at);
+        const void* here = memory_ + at;
         if (!block.mapped) Fail(instruction, "reads a buffer that is not allocated", here);
         RequireWriteSeen(block, pipe, instruction, here);
         const uint32_t wanted = ByteMask(at - block_begin, end - block_begin);
-        if ((block.initialised & wanted) != wanted) {
+        if (!may_be_unwritten && (block.initialised & wanted) != wanted) {
             Fail(instruction, "reads bytes that nothing has written", here);
         }
         block.read_time[pipe] = now;
@@ -95,12 +154,13 @@ void Checker::Read(pipe_t pipe, const void* address, uint64_t bytes, const char*
 
 void Checker::Write(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction) {
     const uint64_t begin = Locate(address, bytes, instruction);
+    if (bytes != 0) RequireReach(pipe, begin, instruction, address);
     const uint32_t now = Issue(pipe);
     for (uint64_t at = begin; at < begin + bytes;) {
         const uint64_t block_begin = at / kBlockBytes * kBlockBytes;
         const uint64_t end = std::min(block_begin + kBlockBytes, begin + bytes);
-        Block& block = blocks_[at / kBlockBytes];
-        const void* here = unified_buffer_ + at;
+        Block& block = BlockAt(at);
+        const void* here = memory_ + at;
         if (!block.mapped) Fail(instruction, "writes a buffer that is not allocated", here);
         RequireWriteSeen(block, pipe, instruction, here);
         for (int reader = 0; reader < kPipeCount; ++reader) {
@@ -119,15 +179,19 @@ void Checker::Write(pipe_t pipe, const void* address, uint64_t bytes, const char
     }
 }
 
-void Checker::Global(GlobalAccess::Kind kind, const void* address, uint64_t bytes,
+void Checker::Global(GlobalAccess::Kind kind, pipe_t pipe, const void* address, uint64_t bytes,
                      const char* instruction) {
+    const uint32_t time = clocks_[pipe][pipe];
     const auto* begin = static_cast<const uint8_t*>(address);
     for (const auto& [start, size] : global_) {
         if (begin < start || begin + bytes > start + size) continue;
-        if (!accesses_.empty() && accesses_.back().end == begin && accesses_.back().kind == kind) {
+        if (!core_.is_cube) RequireCubeSeen(begin, bytes, instruction);
+        if (!accesses_.empty() && accesses_.back().end == begin &&
+            accesses_.back().kind == kind && (!core_.is_cube || accesses_.back().time == time)) {
             accesses_.back().end += bytes;
         } else {
-            accesses_.push_back({begin, begin + bytes, core_, kind, instruction});
+            accesses_.push_back({begin, begin + bytes, core_.index, kind, instruction, pipe, time,
+                                 core_.block, core_.is_cube});
         }
         return;
     }
@@ -146,15 +210,15 @@ void Checker::Global(GlobalAccess::Kind kind, const void* address, uint64_t byte
 void Checker::Map(const void* address, uint64_t bytes) {
     const uint64_t begin = Locate(address, bytes, "InitBuffer");
     for (uint64_t at = begin; at < begin + bytes; at += kBlockBytes) {
-        blocks_[at / kBlockBytes].mapped = true;
-        blocks_[at / kBlockBytes].initialised = 0;
+        BlockAt(at).mapped = true;
+        BlockAt(at).initialised = 0;
     }
 }
 
 void Checker::Unmap(const void* address, uint64_t bytes) {
     const uint64_t begin = Locate(address, bytes, "FreeTensor");
     for (uint64_t at = begin; at < begin + bytes; at += kBlockBytes) {
-        blocks_[at / kBlockBytes].mapped = false;
+        BlockAt(at).mapped = false;
     }
 }
 
@@ -241,27 +305,12 @@ std::vector<GlobalAccess> Checker::Finish(bool atomic_left_on) {
         Fail("end of kernel", "SetAtomicNone is missing: the next kernel's stores would add",
              nullptr);
     }
-    return std::move(accesses_);
-}
-
-void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> accesses) {
-    using Kind = GlobalAccess::Kind;
-    std::sort(accesses.begin(), accesses.end(),
-              [](const GlobalAccess& a, const GlobalAccess& b) { return a.begin < b.begin; });
-    for (size_t i = 0; i < accesses.size(); ++i) {
-        const GlobalAccess& one = accesses[i];
-        for (size_t j = i + 1; j < accesses.size() && accesses[j].begin < one.end; ++j) {
-            const GlobalAccess& other = accesses[j];
-            const bool same_kind = one.kind == other.kind && one.kind != Kind::kWrite;
-            if (one.core == other.core || same_kind) continue;
-            char place[32];
-            std::snprintf(place, sizeof place, "%p", static_cast<const void*>(other.begin));
-            throw Violation(std::string(operator_name) + ": core " + std::to_string(one.core) +
-                            " and core " + std::to_string(other.core) + ", address " + place +
-                            ": " + one.instruction + " and " + other.instruction +
-                            " touch the same bytes of global memory, and nothing orders them");
+    if (core_.is_cube) {
+        for (const GlobalAccess& access : accesses_) {
+            if (access.kind != GlobalAccess::Kind::kRead) block_->cube_writes.push_back(access);
         }
     }
+    return std::move(accesses_);
 }
 
 }  // namespace cpusim

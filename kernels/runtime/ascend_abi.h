@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-#define ASCEND_ABI_VERSION 2
-#define ASCEND_MAX_SIZES 8
+#define ASCEND_ABI_VERSION 3
+#define ASCEND_MAX_SIZES 16
 #define ASCEND_MAX_TENSORS 8
 #define ASCEND_TILING_BYTES 256
 
@@ -56,9 +56,10 @@ typedef struct {
 } AscendOperator;
 
 /* What a run is estimated to take on the SoC, by cpusim's model: cycles until the last core is
- * done, and the cycles that the pipes of all cores work (scalar, vector, cube, copies). */
+ * done, and the cycles that the pipes of all cores work (scalar, vector, cube, the copies, and
+ * the way out of the cube unit). */
 enum { ASCEND_PIPE_S, ASCEND_PIPE_V, ASCEND_PIPE_M, ASCEND_PIPE_MTE1, ASCEND_PIPE_MTE2,
-       ASCEND_PIPE_MTE3, ASCEND_PIPE_COUNT };
+       ASCEND_PIPE_MTE3, ASCEND_PIPE_FIX, ASCEND_PIPE_COUNT };
 typedef struct {
     double total_cycles;
     double busy_cycles[ASCEND_PIPE_COUNT];

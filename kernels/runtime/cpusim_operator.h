@@ -54,4 +54,9 @@ int EstimateCycles(const AscendOperator* op, const AscendProblem* problem, const
 int RunCores(const char* name, KernelBody body, int32_t tensor_count, const AscendPlan* plan,
              const AscendTensor* tensors, int32_t begin, int32_t end, AscendError* error);
 
+// The same for kernels of the cube unit: a core of the plan is a block of one cube core and two
+// vector cores, and the workspace, after the tensors, is theirs as well.
+int RunMixedCores(const char* name, KernelBody body, int32_t tensor_count, const AscendPlan* plan,
+                  const AscendTensor* tensors, int32_t begin, int32_t end, AscendError* error);
+
 }  // namespace ascend_ops

@@ -94,7 +94,8 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     )
     source = folder / "mutants.cpp"
     source.write_text(head + "".join(mutated(mutant) for mutant in MUTANTS), encoding="utf-8")
-    parts = [source, KERNELS / "cpusim/checker.cpp", KERNELS / "runtime/cpusim_operator.cpp"]
+    names = ("cpusim/checker.cpp", "cpusim/cross_core.cpp", "runtime/cpusim_operator.cpp")
+    parts = [source, *[KERNELS / name for name in names]]
     include = [f"-I{KERNELS / name}" for name in (".", "cpusim/include", "runtime")]
     flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-DCPUSIM_CHECKED=1", "-D__NPU_ARCH__=2201"]
     library = folder / "mutants.so"

@@ -13,6 +13,7 @@
 #include "cpusim/arch.h"
 #include "cpusim/cast.h"
 #include "cpusim/core.h"
+#include "cpusim/cube.h"
 #include "cpusim/data_copy.h"
 #include "cpusim/queue.h"
 #include "cpusim/sync.h"
@@ -22,6 +23,7 @@
 // The entry point's macros: the task type steers CANN's compiler only, tiling data is a plain
 // struct in memory.
 #define KERNEL_TYPE_AIV_ONLY 0
+#define KERNEL_TYPE_MIX_AIC_1_2 6
 #define KERNEL_TASK_TYPE_DEFAULT(type)
 #define REGISTER_TILING_DEFAULT(tiling_struct) using CpusimTilingStruct = tiling_struct
 #define GET_TILING_DATA(name, address) \

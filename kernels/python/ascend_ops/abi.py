@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from ascend_ops.build_record import find_library
 from ascend_ops.errors import LibraryError, ViolationError
 
-MAX_SIZES: Final = 8
+MAX_SIZES: Final = 16
 TILING_BYTES: Final = 256
 INVALID: Final = 1
 # SoC families without DataCopyPad: their copies are whole blocks, and so must be the buffers.
 WHOLE_BLOCK_ARCHS: Final = (1001, 2002)
 BLOCK_BYTES: Final = 32
-PIPES: Final = ("scalar", "vector", "cube", "copy_l1", "copy_in", "copy_out")
+PIPES: Final = ("scalar", "vector", "cube", "copy_l1", "copy_in", "copy_out", "copy_result")
 
 # Types in the order of the ABI's numbers.
 DTYPES: Final[tuple[np.dtype[Any], ...]] = (

@@ -37,6 +37,16 @@ inline constexpr uint32_t kRepeatBytes = 256;  // what a vector instruction does
 inline constexpr uint32_t kUnifiedBufferBytes = kArch == 2201   ? 192 * 1024 - 8 * 1024 - 256
                                                 : kArch == 3510 ? 248 * 1024 - 8 * 1024
                                                                 : 256 * 1024 - 8 * 1024;
+// The cube core's memories, in bytes: L1, the operands' L0A and L0B, the result's L0C, and the bias
+// table, which 2002 and 1001 do not have.
+inline constexpr uint32_t kL1Bytes = (kArch == 2201 || kArch == 3510 ? 512 : 1024) * 1024;
+inline constexpr uint32_t kL0ABytes = 64 * 1024;
+inline constexpr uint32_t kL0BBytes = 64 * 1024;
+inline constexpr uint32_t kL0CBytes = (kArch == 2201 ? 128 : 256) * 1024;
+inline constexpr uint32_t kBiasTableBytes = kArch == 2201 ? 1024 : kArch == 3510 ? 4096 : 0;
+inline constexpr uint32_t kFractalBytes = 512;  // the unit of the cube: 16 rows of 32 bytes
+// What the emulator has of the cube unit: the separate cube cores of 2201, with Fixpipe.
+inline constexpr bool kHasCubeUnit = kArch == 2201;
 inline constexpr bool kHasBfloat16 = CPUSIM_HAS_BFLOAT16;
 inline constexpr bool kHasBfloat16Arithmetic = kArch == 3510;
 inline constexpr bool kHasDataCopyPad = kArch == 2201 || kArch == 3510;
@@ -86,5 +96,16 @@ template <typename T>
 inline constexpr bool kAtomicAdd =
     kSame<T, float> || (kArch != 1001 && kOneOf<T, int16_t, half>) ||
     ((kArch == 2201 || kArch == 3510) && kOneOf<T, int8_t, int32_t, bfloat16_t>);
+
+// Mmad's operands: result, left and right matrix.
+template <typename C, typename A, typename B>
+inline constexpr bool kMmad =
+    kSame<A, B> && ((kSame<C, float> && kOneOf<A, half, float, bfloat16_t>) ||
+                    (kSame<C, int32_t> && kSame<A, int8_t>));
+
+// What a copy into the bias table makes of the bias.
+template <typename To, typename From>
+inline constexpr bool kBiasCopy =
+    (kSame<To, float> && kOneOf<From, half, float>) || (kSame<To, int32_t> && kSame<From, int32_t>);
 
 }  // namespace cpusim

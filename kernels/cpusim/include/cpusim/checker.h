@@ -2,16 +2,19 @@
 //
 // Order: each pipe has a vector clock; SetFlag/WaitFlag and the queues carry clocks between
 // pipes (Lamport 1978; Mattern 1989). An access is in order when the pipe's clock covers the last
-// conflicting access to the same 32-byte block.
+// conflicting access to the same 32-byte block. A cube core and the vector cores of its block order
+// their accesses to global memory by cross-core flags, which carry the cube core's clock.
 #pragma once
 
 #include <array>
+#include <deque>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cpusim/arch.h"
+#include "cpusim/local_memory.h"
 
 namespace cpusim {
 
@@ -46,18 +49,42 @@ struct GlobalAccess {
     int64_t core;
     Kind kind;
     const char* instruction;
+    pipe_t pipe;
+    uint32_t time;  // of the access on its pipe
+    int64_t block;  // a cube core and its vector cores make a block
+    bool is_cube;
+};
+
+// Which core the checker watches.
+struct CoreName {
+    int64_t index = 0;
+    int64_t block = 0;
+    bool is_cube = false;
+};
+
+// What a block's cube core has told its vector cores, and what it wrote to global memory.
+struct BlockHistory {
+    static constexpr int kFlags = 16;
+    static constexpr int kVectorCores = 2;
+    std::array<std::array<std::deque<Clock>, kFlags>, kVectorCores> told;
+    std::vector<GlobalAccess> cube_writes;
 };
 
 class Checker {
    public:
     // Forgets everything and starts to watch a core. `global` lists (begin, bytes) of what the
-    // kernel may touch in global memory.
-    void Start(const char* operator_name, int64_t core, const uint8_t* unified_buffer,
-               std::vector<std::pair<const uint8_t*, uint64_t>> global);
+    // kernel may touch in global memory; `block` outlives the core.
+    void Start(const char* operator_name, CoreName core, const uint8_t* memory,
+               std::vector<std::pair<const uint8_t*, uint64_t>> global, BlockHistory* block);
 
     void Read(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
     void Write(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
-    void Global(GlobalAccess::Kind kind, const void* address, uint64_t bytes,
+    // An access that may move bytes that nothing has written, as loads of whole fractals do; what
+    // they carry is marked by CopyInitialised.
+    void ReadUnsure(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction);
+    bool IsInitialised(const void* address, uint64_t bytes) const;
+    void MarkUninitialised(const void* address, uint64_t bytes);
+    void Global(GlobalAccess::Kind kind, pipe_t pipe, const void* address, uint64_t bytes,
                 const char* instruction);
     [[noreturn]] void Fail(const char* instruction, const std::string& rule,
                            const void* address) const;
@@ -80,6 +107,11 @@ class Checker {
     void TakeTensor(TPosition position, const void* address);
     void FreeTensor(TPosition position) { --taken_[static_cast<int>(position)]; }
     void CountBuffers(int count, const void* address);  // of InitBuffer
+    // A product so small that the next one on the same result needs a barrier before it.
+    void AddProduct(const void* result, bool small, bool accumulates);
+    void SettleProducts() { small_product_ = nullptr; }
+    void SetCrossFlag(bool is_cube, int id, pipe_t pipe);
+    void WaitCrossFlag(bool is_cube, int id, int64_t vector_core);
     // At the end of a kernel: refuses pending flags and tensors and an atomic mode left on, and
     // gives what the core touched in global memory.
     std::vector<GlobalAccess> Finish(bool atomic_left_on);
@@ -96,18 +128,29 @@ class Checker {
     // all that the scalar pipe did.
     uint32_t Issue(pipe_t pipe);
     uint64_t Locate(const void* address, uint64_t bytes, const char* instruction) const;
+    void RequireReach(pipe_t pipe, uint64_t offset, const char* instruction,
+                      const void* address) const;
+    void RequireCubeSeen(const uint8_t* begin, uint64_t bytes, const char* instruction) const;
+    Block& BlockAt(uint64_t offset);
+    const Block* FindBlock(uint64_t offset) const;
+    void ReadBlocks(pipe_t pipe, const void* address, uint64_t bytes, const char* instruction,
+                    bool may_be_unwritten);
     void RequireWriteSeen(const Block& block, pipe_t pipe, const char* instruction,
                           const void* address) const;
 
     std::string operator_name_;
-    int64_t core_ = 0;
+    CoreName core_;
+    BlockHistory* block_ = nullptr;
+    Clock cube_seen_;  // what this vector core knows of its cube core
+    const void* small_product_ = nullptr;
     int64_t tile_ = -1;
     std::array<int, static_cast<int>(TPosition::MAX)> taken_{};
     int buffers_ = 0;
     std::vector<GlobalAccess> accesses_;
-    const uint8_t* unified_buffer_ = nullptr;
+    const uint8_t* memory_ = nullptr;
     std::vector<std::pair<const uint8_t*, uint64_t>> global_;
-    std::vector<Block> blocks_;
+    // By region; empty until a buffer is mapped there, as most kernels use one region only.
+    std::array<std::vector<Block>, kRegionCount> blocks_;
     std::array<Clock, kPipeCount> clocks_{};
     std::array<double, kPipeCount> busy_{};
     struct Flag {
@@ -118,8 +161,10 @@ class Checker {
     std::vector<Flag> flags_;
 };
 
-// Throws Violation when two cores touched the same bytes, one of them writing, and not both by
+// The first throws Violation when a cube core's flag was not waited for by each vector core of its
+// block, the second when two cores touched the same bytes, one of them writing, and not both by
 // atomic adds: nothing orders cores among each other.
+void RequireFlagsWaited(const char* operator_name, const BlockHistory& block);
 void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> accesses);
 
 }  // namespace cpusim

@@ -20,6 +20,30 @@ inline constexpr double kSlowRepeatCycles = 4;
 // The scalar unit reads or writes the Unified Buffer.
 inline constexpr double kScalarAccessCycles = 2;
 
+// The cube cores of an A2 are half as many and copy twice as fast; L1 feeds L0, and L0C drains,
+// at 128 bytes a cycle.
+inline constexpr double kCubeCopyBytesACycle = 34;
+inline constexpr double kLoadBytesACycle = 128;
+inline constexpr double kLoadStartCycles = 30;
+// One 16 × 16 × 16 block of a 16-bit type a cycle; float takes four times as long for as many
+// products, and its block is half as deep.
+inline constexpr double kMmadStartCycles = 20;
+
+constexpr double CubeCopyCycles(uint64_t bytes) {
+    return kCopyStartCycles + static_cast<double>(bytes) / kCubeCopyBytesACycle;
+}
+
+constexpr double LoadCycles(uint64_t bytes) {
+    return kLoadStartCycles + static_cast<double>(bytes) / kLoadBytesACycle;
+}
+
+constexpr double MmadCycles(uint32_t m, uint32_t n, uint32_t k, uint32_t element_bytes) {
+    const uint32_t depth = kBlockBytes / element_bytes;
+    const double blocks = static_cast<double>((m + 15) / 16) * ((n + 15) / 16) *
+                          ((k + depth - 1) / depth);
+    return kMmadStartCycles + blocks * (element_bytes == 4 ? 2 : 1);
+}
+
 constexpr double CopyCycles(uint64_t bytes) {
     return kCopyStartCycles + static_cast<double>(bytes) / kCopyBytesACycle;
 }

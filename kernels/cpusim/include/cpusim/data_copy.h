@@ -10,7 +10,7 @@ namespace detail {
 
 inline void CheckUnifiedAddress(const uint8_t* address, const char* instruction) {
     cpusim::Require(
-        (address - cpusim::ThisCore().unified_buffer) % cpusim::kBlockBytes == 0, instruction,
+        (address - cpusim::ThisCore().memory) % cpusim::kBlockBytes == 0, instruction,
         "an address in the Unified Buffer must be a multiple of 32 bytes", address);
 }
 

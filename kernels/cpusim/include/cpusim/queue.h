@@ -22,8 +22,24 @@ constexpr PipePair PipesOf(TPosition position) {
     switch (position) {
         case TPosition::VECIN: return {PIPE_MTE2, PIPE_V};
         case TPosition::VECOUT: return {PIPE_V, PIPE_MTE3};
+        case TPosition::A1: case TPosition::B1: case TPosition::C1: return {PIPE_MTE2, PIPE_MTE1};
+        case TPosition::A2: case TPosition::B2: case TPosition::C2: return {PIPE_MTE1, PIPE_M};
+        case TPosition::CO1: return {PIPE_M, PIPE_FIX};
         default: return {PIPE_V, PIPE_V};
     }
+}
+
+// Positions that a queue can stand at. On a SoC whose cube unit the emulator lacks, only those of
+// the vector unit.
+constexpr bool IsQueuePosition(TPosition position) {
+    const bool of_cube_unit = cpusim::RegionOf(position) != cpusim::Region::kUnifiedBuffer;
+    return position == TPosition::VECIN || position == TPosition::VECOUT ||
+           (cpusim::kHasCubeUnit && of_cube_unit);
+}
+
+// Positions that a tile enters the core at.
+constexpr bool IsEntry(TPosition position) {
+    return position == TPosition::VECIN || position == TPosition::A1;
 }
 
 inline constexpr int kQueueBuffers = 16;
@@ -41,12 +57,14 @@ struct QueueBuffer {
 template <TPosition src, TPosition dst, int32_t depth, auto mask = 0>
 class TQueBind {
     static_assert(depth > 0 && depth <= detail::kQueueBuffers, "cpusim: depth is from 1 to 16");
-    static_assert(src == TPosition::VECIN || src == TPosition::VECOUT,
-                  "cpusim: a queue stands at VECIN or VECOUT; for scratch use TBuf<VECCALC>");
+    static_assert(detail::IsQueuePosition(src),
+                  "cpusim: this SoC has no queue at that position; for scratch use TBuf<VECCALC>");
     static constexpr detail::PipePair kPipes = detail::PipesOf(src);
     using State = detail::QueueBuffer::State;
 
    public:
+    static constexpr cpusim::Region kRegion = cpusim::RegionOf(src);
+
     template <typename T>
     LocalTensor<T> AllocTensor() {
         detail::QueueBuffer& buffer = Take(State::kFree, next_alloc_, "AllocTensor",
@@ -54,7 +72,7 @@ class TQueBind {
         buffer.state = State::kTaken;
 #if CPUSIM_CHECKED
         auto& checker = cpusim::ThisCore().checker;
-        if (src == TPosition::VECIN && this == first_queue_) checker.CountTile();
+        if (detail::IsEntry(src) && this == first_queue_) checker.CountTile();
         checker.Order(kPipes.producer, buffer.clock);
         checker.Map(buffer.address, bytes_);
         checker.TakeTensor(src, buffer.address);
@@ -180,7 +198,7 @@ class TPipe {
     template <class T>
     bool InitBuffer(T& que, uint8_t num, uint32_t len) {
         const auto bytes = static_cast<uint32_t>(cpusim::RoundUp(len, cpusim::kBlockBytes));
-        uint8_t* address = Take(uint64_t{num} * bytes);
+        uint8_t* address = Take(T::kRegion, uint64_t{num} * bytes);
         if (address == nullptr || num > detail::kQueueBuffers) return false;
 #if CPUSIM_CHECKED
         cpusim::ThisCore().checker.CountBuffers(num, address);
@@ -192,7 +210,7 @@ class TPipe {
     template <TPosition pos>
     bool InitBuffer(TBuf<pos>& buf, uint32_t len) {
         const auto bytes = static_cast<uint32_t>(cpusim::RoundUp(len, cpusim::kBlockBytes));
-        uint8_t* address = Take(bytes);
+        uint8_t* address = Take(cpusim::RegionOf(pos), bytes);
         if (address == nullptr) return false;
         buf.address_ = address;
         buf.bytes_ = bytes;
@@ -208,13 +226,21 @@ class TPipe {
     TEventID FetchEventID(HardEvent evt) { return static_cast<TEventID>(evt) % 8; }
 
    private:
-    uint8_t* Take(uint64_t bytes) {
+    uint8_t* Take(cpusim::Region region, uint64_t bytes) {
         cpusim::Core& core = cpusim::ThisCore();
-        uint8_t* address = core.unified_buffer + core.unified_buffer_used;
-        const bool fits = core.unified_buffer_used + bytes <= cpusim::kUnifiedBufferBytes;
-        cpusim::Require(fits, "InitBuffer", "the buffers do not fit the Unified Buffer", address);
+        const int number = static_cast<int>(region);
+        uint32_t& used = core.used[number];
+        uint8_t* address = core.memory + cpusim::RegionOffset(number) + used;
+        const bool vector = region == cpusim::Region::kUnifiedBuffer;
+        cpusim::Require(vector != core.is_cube, "InitBuffer",
+                        vector ? "a cube core has no Unified Buffer"
+                               : "a vector core has no L1, L0 or bias table", address);
+        const bool fits = used + bytes <= cpusim::kRegionBytes[number];
+        cpusim::Require(fits, "InitBuffer",
+                        vector ? "the buffers do not fit the Unified Buffer"
+                               : "the buffers do not fit this memory of the cube core", address);
         if (!fits) return nullptr;
-        core.unified_buffer_used += static_cast<uint32_t>(bytes);
+        used += static_cast<uint32_t>(bytes);
         return address;
     }
     const void* first_queue_ = nullptr;

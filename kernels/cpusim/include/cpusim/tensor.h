@@ -44,7 +44,8 @@ class LocalTensor {
     uint32_t GetSize() const { return elements_; }
     void SetSize(const uint32_t size) { elements_ = size; }
     uint64_t GetPhyAddr() const {
-        return static_cast<uint64_t>(Bytes() - cpusim::ThisCore().unified_buffer);
+        const auto offset = static_cast<uint64_t>(Bytes() - cpusim::ThisCore().memory);
+        return offset - cpusim::RegionOffset(static_cast<int>(cpusim::RegionAt(offset)));
     }
 
     // The emulator's own access.

@@ -13,6 +13,7 @@
 #define __global__
 #define __vector__
 #define __cube__
+#define __mix__(cubes, vectors)
 #define __gm__
 #define __ubuf__
 #define GM_ADDR __gm__ uint8_t*

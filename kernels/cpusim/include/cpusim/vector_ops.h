@@ -24,7 +24,7 @@ void CheckOperand(const LocalTensor<T>& tensor, int64_t count, const char* instr
     cpusim::Require(count >= 0, instruction, "count is negative", tensor.Bytes());
     tensor.CheckIndex(0, static_cast<uint64_t>(count), instruction);
     cpusim::Require(
-        (tensor.Bytes() - cpusim::ThisCore().unified_buffer) % cpusim::kBlockBytes == 0,
+        (tensor.Bytes() - cpusim::ThisCore().memory) % cpusim::kBlockBytes == 0,
         instruction, "an operand's address must be a multiple of 32 bytes", tensor.Bytes());
 }
 
