@@ -43,6 +43,8 @@ start_process() {
   program=$(readlink -f "$2")
   setsid "$program" "${@:3}" >>"$data_dir/$name.log" 2>&1 </dev/null 9>&- &
   printf '%s %s\n' $! "$program" >"$state_dir/$name.pid"
+  # It is still bash or setsid for a moment.
+  while kill -0 $! 2>/dev/null && ! process_runs "$name"; do sleep 0.05; done
 }
 
 # await NAME COMMAND: until it answers; the end of the log tells why it does not.
