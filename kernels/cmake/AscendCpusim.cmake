@@ -17,6 +17,9 @@ set(ASCEND_CPUSIM_SOURCES runtime/cpusim_library.cpp runtime/cpusim_operator.cpp
 foreach(operator IN LISTS ASCEND_OPERATORS)
   list(APPEND ASCEND_CPUSIM_SOURCES ${operator}/${operator}_cpusim.cpp)
 endforeach()
+foreach(folder name IN ZIP_LISTS ASCEND_EXTRA_OPERATORS ASCEND_EXTRA_NAMES)
+  list(APPEND ASCEND_CPUSIM_SOURCES ${folder}/${name}_cpusim.cpp)
+endforeach()
 
 # ascend_add_variant(NAME CHECKED FLAGS...): libascend_cpusim_NAME.so
 function(ascend_add_variant name checked)
@@ -26,7 +29,8 @@ function(ascend_add_variant name checked)
     target_sources(${target} PRIVATE cpusim/checker.cpp cpusim/cross_core.cpp
                                              sigmoid/naive/sigmoid_naive_cpusim.cpp)
   endif()
-  target_include_directories(${target} PRIVATE cpusim/include runtime)
+  target_include_directories(${target} PRIVATE cpusim/include runtime
+                                               ${CMAKE_BINARY_DIR}/generated)
   target_compile_definitions(
     ${target} PRIVATE CPUSIM_CHECKED=${checked} __NPU_ARCH__=${ASCEND_NPU_ARCH}
                       ASCEND_VARIANT="${name}")
@@ -66,12 +70,16 @@ function(ascend_install_cases)
   foreach(operator IN LISTS ASCEND_OPERATORS)
     install(FILES ${operator}/${operator}_cases.py DESTINATION ${ASCEND_PACKAGE_DIR}/cases)
   endforeach()
+  foreach(folder name IN ZIP_LISTS ASCEND_EXTRA_OPERATORS ASCEND_EXTRA_NAMES)
+    install(FILES ${folder}/${name}_cases.py DESTINATION ${ASCEND_PACKAGE_DIR}/cases)
+  endforeach()
 endfunction()
 
 # What was built and against what: read by the front ends before they load a library.
 function(ascend_install_build_record)
   list(JOIN ASCEND_VARIANTS "\", \"" variants)
-  list(JOIN ASCEND_OPERATORS "\", \"" operators)
+  set(operators ${ASCEND_OPERATORS} ${ASCEND_EXTRA_NAMES})
+  list(JOIN operators "\", \"" operators)
   configure_file(cmake/build_record.json.in build_record.json @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/build_record.json DESTINATION ${ASCEND_PACKAGE_DIR})
 endfunction()

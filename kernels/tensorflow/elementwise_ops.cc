@@ -3,7 +3,7 @@
 // The kernel objects hold nothing: the plan and its tiling live on the stack of each call, so that
 // any number of steps may run the same node at once. The emulated cores are spread over the
 // worker threads that TensorFlow gives the device.
-#include "kernel_support.h"
+#include "elementwise_support.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -16,17 +16,6 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
-
-// Also the limit of the NPU's tensor descriptors.
-constexpr int kMaxRank = 8;
-// What an element costs a core, measured on AVX2.
-constexpr int64_t kCyclesAnElement = 8;
-
-Status CheckRank(const char* op, int rank) {
-    if (rank <= kMaxRank) return OkStatus();
-    return InvalidArgument(op, ": the input has rank ", rank, ", and at most ", kMaxRank,
-                           " is supported; reshape it first");
-}
 
 Status SigmoidShape(InferenceContext* context) {
     const ShapeHandle x = context->input(0);
@@ -64,23 +53,6 @@ REGISTER_OP("AscendSigmoidGrad")
     .Attr("T: {float, half, bfloat16}")
     .SetShapeFn(SigmoidGradShape)
     .Doc("dx = y * (1 - y) * dy, where y is the sigmoid's result; y and dy have one shape.");
-
-Status RunElementwise(OpKernelContext* context, const AscendOperator* op, int32_t input_count) {
-    const Tensor& first = context->input(0);
-    AscendTensor tensors[ASCEND_MAX_TENSORS];
-    Tensor* output = nullptr;
-    const Status allocated = context->allocate_output(0, first.shape(), &output);
-    if (!allocated.ok()) return allocated;
-    for (int32_t i = 0; i < input_count; ++i) tensors[i] = Operand(context->input(i));
-    tensors[input_count] = Operand(*output);
-    AscendProblem problem = {AbiType(first.dtype()), {first.NumElements()}};
-    AscendPlan plan;
-    AscendError error;
-    if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
-    if (plan.core_count == 0) return OkStatus();
-    const int64_t cycles = first.NumElements() / plan.core_count * kCyclesAnElement;
-    return RunSharded(context, op, problem, plan, tensors, cycles);
-}
 
 class SigmoidOp : public OpKernel {
    public:
