@@ -226,6 +226,24 @@ def _audit(arguments: argparse.Namespace, console: Console) -> Outcome:
     return inspect.audit(_project(arguments, console))
 
 
+def _kernels(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.kernels import kernels
+
+    return kernels(arguments)
+
+
+def _model(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.model import model
+
+    return model(arguments)
+
+
+def _profile(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.profile import profile
+
+    return profile(arguments)
+
+
 def _completion(arguments: argparse.Namespace, console: Console) -> Outcome:
     import shtab
 
@@ -262,6 +280,9 @@ COMMANDS: dict[str, Command] = {
     "releases": _releases,
     "lock": _lock,
     "audit": _audit,
+    "kernels": _kernels,
+    "model": _model,
+    "profile": _profile,
     "completion": _completion,
     "version": _version,
 }

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from opsctl import cli_library as library
+
 Parser = argparse.ArgumentParser
 Extra = Callable[[Parser], None]
 
@@ -189,6 +191,32 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         ),
     ),
     ("audit", "who did what and when, with the journal checked", _nothing),
+    (
+        "kernels",
+        "operators of your own: write, build, test and time them",
+        _choice(
+            new=("write an operator that builds and passes its test", library.kernels_new),
+            build=("build the operator library with your own operators", library.kernels_build),
+            test=("build, and test on each length and type", library.kernels_build),
+            bench=("time operators, and estimate their cycles", library.kernels_bench),
+        ),
+    ),
+    (
+        "model",
+        "make a model faster, or make an .om of it",
+        _choice(
+            optimize=("freeze, simplify and fuse a TensorFlow graph", library.model_optimize),
+            convert=("convert a model for NPUs, through atc", library.model_convert),
+        ),
+    ),
+    (
+        "profile",
+        "what a program does on an NPU, by msprof",
+        _choice(
+            analyse=("read and judge what msprof measured", library.profile_analyse),
+            run=("run a command under msprof, and judge it", library.profile_run),
+        ),
+    ),
     (
         "completion",
         "completion script for a shell",

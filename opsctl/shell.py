@@ -117,6 +117,39 @@ def _tail(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
+def run_visible(argv: Sequence[str], *, timeout_s: float) -> Completed:
+    """Run a command whose stderr is this process's, so that its progress shows; stdout is kept.
+
+    It stays in this process group, so that Ctrl-C reaches it as well.
+    """
+    with tempfile.TemporaryFile() as out:
+        try:
+            process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=out)
+        except OSError as error:
+            return Completed(tuple(argv), 127, "", f"cannot start {argv[0]}: {error.strerror}")
+        timed_out = False
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _end(process)
+        out.seek(0)
+        text = out.read().decode(errors="replace")
+        return Completed(tuple(argv), process.returncode, text, "", timed_out)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Make sure that a process has ended: asked first, then made to."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(KILL_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def spawn(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
