@@ -45,7 +45,8 @@ macro(ascend_add_tensorflow_front_end)
   ascend_find_tensorflow()
   if(ASCEND_TENSORFLOW_VERSION)
     add_library(ascend_tensorflow SHARED tensorflow/elementwise_ops.cc
-                                         tensorflow/embedding_ops.cc)
+                                         tensorflow/embedding_ops.cc
+                                         tensorflow/gather_ops.cc)
     target_include_directories(ascend_tensorflow SYSTEM PRIVATE ${ASCEND_TENSORFLOW_INCLUDE})
     target_compile_definitions(ascend_tensorflow PRIVATE ${ASCEND_TENSORFLOW_DEFINITIONS})
     target_compile_options(ascend_tensorflow PRIVATE -Wall -O2)

@@ -6,12 +6,13 @@
 namespace ascend_ops {
 
 extern const AscendOperator kEmbeddingDenseGrad;
+extern const AscendOperator kGatherAddRelu;
 extern const AscendOperator kSigmoid;
 extern const AscendOperator kSigmoidGrad;
 extern const AscendOperator kSigmoidNaive;
 
 namespace {
-const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kSigmoid, &kSigmoidGrad,
+const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kGatherAddRelu, &kSigmoid, &kSigmoidGrad,
 #if CPUSIM_CHECKED
                                             &kSigmoidNaive  // to compare estimates with
 #endif

@@ -14,6 +14,7 @@ TYPE_MACROS = {
     "sigmoid": "DTYPE_X",
     "sigmoid_grad": "DTYPE_Y",
     "embedding_dense_grad": "DTYPE_GRAD",
+    "gather_add_relu": "DTYPE_TABLE",
 }
 
 
@@ -67,7 +68,7 @@ def test_a_staged_kernel_compiles_with_nothing_around_it(operator: str, tmp_path
     names = {path.name for path in folder.iterdir()}
     assert {f"ascend_{operator}.cpp", f"{operator}_kernel.h", f"{operator}_tiling.h"} <= names
     flags = ["-std=c++17", "-fsyntax-only", "-DCPUSIM_CHECKED=0", "-D__NPU_ARCH__=2201"]
-    flags += [f"-D{TYPE_MACROS[operator]}=float", f"-I{KERNELS / 'cpusim/include'}"]
+    flags += [f"-D{TYPE_MACROS[operator]}=float", "-DDTYPE_INDICES=int64_t", f"-I{KERNELS / 'cpusim/include'}"]
     subprocess.run(["g++", *flags, str(folder / f"ascend_{operator}.cpp")], check=True)
 
 

@@ -113,7 +113,7 @@ def test_the_layer_is_saved_with_its_settings() -> None:
 
 def test_the_plugin_lists_the_ops_with_their_schemas() -> None:
     schemas = Plugin().schemas
-    assert sorted(schemas) == ["AscendEmbeddingDenseGrad", "AscendSigmoid", "AscendSigmoidGrad"]
+    assert {"AscendEmbeddingDenseGrad", "AscendGatherAddRelu", "AscendSigmoid"} < set(schemas)
     schema = schemas["AscendEmbeddingDenseGrad"]
     assert schema.inputs == {"grad": "T", "indices": "Tindices"}
     assert schema.outputs == {"table_grad": "T"}

@@ -18,4 +18,9 @@ REGISTER_CUSTOM_OP("AscendEmbeddingDenseGrad")
     .OriginOpType("AscendEmbeddingDenseGrad")
     .ParseParamsByOperatorFn(AutoMappingByOpFn);
 
+REGISTER_CUSTOM_OP("AscendGatherAddRelu")
+    .FrameworkType(TENSORFLOW)
+    .OriginOpType("AscendGatherAddRelu")
+    .ParseParamsByOperatorFn(AutoMappingByOpFn);
+
 }  // namespace domi

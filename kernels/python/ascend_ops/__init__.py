@@ -7,7 +7,7 @@ TensorFlow is imported only by those who ask for it.
 
 from ascend_ops.accuracy import selftest
 from ascend_ops.errors import AscendOpsError, BuildMismatchError, LibraryError, ViolationError
-from ascend_ops.numpy_ops import embedding_dense_grad, sigmoid, sigmoid_grad
+from ascend_ops.numpy_ops import embedding_dense_grad, gather_add_relu, sigmoid, sigmoid_grad
 
 __version__ = "0.1.0"
 
@@ -18,6 +18,7 @@ __all__ = [
     "ViolationError",
     "__version__",
     "embedding_dense_grad",
+    "gather_add_relu",
     "selftest",
     "sigmoid",
     "sigmoid_grad",

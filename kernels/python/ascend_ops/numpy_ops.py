@@ -82,6 +82,53 @@ def embedding_dense_grad(
     return table
 
 
+def gather_add_relu(
+    table: NDArray[Any],
+    indices: NDArray[np.integer[Any]],
+    addend: NDArray[Any],
+    *,
+    variant: str | None = None,
+) -> NDArray[Any]:
+    """max(table[indices] + addend, 0): rows of `table` by index, added to and clipped in one pass.
+
+    `table` has rows along its first axis; the result has the shape of `indices` and then that of
+    a row, in the dtype of `table`. `addend` has the shape of a row or of the result, and the same
+    dtype. A negative index counts from the end; IndexError for one outside the table, and
+    ValueError for an addend of another shape, before anything is computed.
+    """
+    _check_dtype("gather_add_relu", table)
+    if table.ndim == 0 or addend.dtype != table.dtype:
+        raise ValueError(
+            f"gather_add_relu: the table has shape {table.shape} and dtype {table.dtype}, the "
+            f"addend dtype {addend.dtype}; the table needs rows, and both one dtype"
+        )
+    row, shape = table.shape[1:], indices.shape + table.shape[1:]
+    if addend.shape not in (row, shape):
+        raise ValueError(
+            f"gather_add_relu: the addend has shape {addend.shape}; it must have that of a row, "
+            f"{row}, or of the result, {shape}"
+        )
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise TypeError(f"gather_add_relu: indices have dtype {indices.dtype}; use integers")
+    outside = np.argwhere((indices < -len(table)) | (indices >= len(table)))
+    if outside.size:
+        raise IndexError(
+            f"gather_add_relu: index {indices[tuple(outside[0])]} at position "
+            f"{tuple(outside[0].tolist())} is outside the table of {len(table)} rows"
+        )
+    narrow = indices.dtype == np.int32
+    flat = np.ascontiguousarray(indices, np.int32 if narrow else np.int64)
+    y = np.empty(shape, table.dtype)
+    width = int(np.prod(row, dtype=np.int64))
+    load_library(variant).operators["gather_add_relu"].run(
+        [np.ascontiguousarray(table), flat, np.ascontiguousarray(addend), y],
+        table.dtype,
+        [flat.size, len(table), width, int(addend.shape == row), flat.itemsize],
+        _threads(y.size),
+    )
+    return y
+
+
 def sigmoid(x: NDArray[Any], *, variant: str | None = None) -> NDArray[Any]:
     """1 / (1 + e^-x), elementwise: the shape and dtype of `x` (float32, float16 or bfloat16).
 

@@ -75,16 +75,44 @@ def _embedding_dense_grad_gradient(op: Any, table_grad_grad: Any) -> tuple[Any, 
     return rows * tf.cast(kept, rows.dtype)[..., tf.newaxis], None
 
 
+def _gather_add_relu_gradient(op: Any, grad: Any) -> tuple[Any, None, Any]:
+    """For the table, sums of rows by index; for a row as addend, the sum of all rows."""
+    table, indices, addend = op.inputs
+    passed = grad * tf.cast(op.outputs[0] > 0, grad.dtype)
+    rows = tf.shape(table, indices.dtype)[0]
+    lookups = tf.reshape(tf.where(indices < 0, indices + rows, indices), [-1])
+    flat = tf.reshape(passed, [tf.size(lookups), tf.reduce_prod(tf.shape(table)[1:])])
+    if table.shape.rank is not None and table.shape[0] is not None:
+        sums = embedding_dense_grad(flat, lookups, table.shape[0])
+    else:
+        sums = tf.math.unsorted_segment_sum(flat, lookups, rows)
+    # As many addends as the result has: one that has its shape, or one for each lookup.
+    times = tf.size(passed) // tf.maximum(tf.size(addend), 1)
+    added = tf.reshape(passed, tf.concat([[times], tf.shape(addend)], 0))
+    return tf.reshape(sums, tf.shape(table)), None, tf.reduce_sum(added, 0)
+
+
 def _register_gradients() -> None:
     """Registers once a process: TensorFlow refuses a second registration, also after a reload."""
     if not hasattr(_ops, _REGISTERED):
         tf.RegisterGradient("AscendSigmoid")(_sigmoid_gradient)
         tf.RegisterGradient("AscendSigmoidGrad")(_sigmoid_grad_gradient)
         tf.RegisterGradient("AscendEmbeddingDenseGrad")(_embedding_dense_grad_gradient)
+        tf.RegisterGradient("AscendGatherAddRelu")(_gather_add_relu_gradient)
         setattr(_ops, _REGISTERED, True)
 
 
 _register_gradients()
+
+
+def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = None) -> tf.Tensor:
+    """relu(table[indices] + addend) in one pass; `table` has rows along its first axis.
+
+    `indices` (int32 or int64) may be negative, counting from the end; InvalidArgumentError names
+    the first one outside the table. `addend` has the shape of a row, or of the result: that of
+    `indices` and then that of a row. Differentiable in `table` and `addend`.
+    """
+    return _ops.ascend_gather_add_relu(table, indices, addend, name=name)
 
 
 def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
