@@ -85,7 +85,7 @@ def test_a_balancer_that_starts_from_zero_loses_nothing_that_was_counted() -> No
     [
         (
             replica("r2-1", "backoff", exit_code=-11, reason="signal 11"),
-            "r2-1 is backoff with signal 11: signal 11",
+            "r2-1 is backoff, after signal 11: signal 11",
         ),
         (
             replica("r2-1", "unready", reason="GET /health/ready: 500"),
