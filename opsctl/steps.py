@@ -54,6 +54,7 @@ def _preflight(scene: Scene, turn: Turn) -> Json:
         if finding.status == "warn":
             scene.console.warn(finding.what)
     refuse_on(findings)
+    trials.check_queries(scene, turn)
     return {"findings": [finding.to_dict() for finding in findings]}
 
 

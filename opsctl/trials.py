@@ -11,7 +11,8 @@ from opsctl.errors import (
     WaitingForPerson,
 )
 from opsctl.model import Endpoint, Json, Observed, Replica, Role
-from opsctl.scene import Scene, Turn, count_of, healthy, ordered, put_in_force, settle
+from opsctl.scene import Scene, Turn, count_of, healthy, hide, ordered, put_in_force, settle
+from opsctl.secrets import resolve_one
 
 
 def smoke(scene: Scene, turn: Turn) -> Json:
@@ -74,6 +75,7 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
         baseline_pid=baseline.pid if baseline else 0,
         candidate_pid=candidate.pid,
         progress_path=scene.artifacts / f"gate-{attempt}.partial.jsonl",
+        prometheus_token=_prometheus_token(scene),
     )
     scene.artifacts.mkdir(parents=True, exist_ok=True)
     report: Json = run_gate(
@@ -81,6 +83,35 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     ).to_dict()
     (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
     return report
+
+
+def _prometheus_token(scene: Scene) -> str:
+    """The bearer token of the gate's queries, which no output shows from now on."""
+    prometheus = scene.project.service.gate.prometheus
+    if prometheus is None or prometheus.token is None:
+        return ""
+    name = "gate.prometheus.token"
+    token = resolve_one(name, prometheus.token, scene.project.root)
+    hide(scene.console, {name: token})
+    return token
+
+
+def check_queries(scene: Scene, turn: Turn) -> None:
+    """Before anything is touched: queries of `gate.prometheus` that can't be answered. Raises
+    ConfigError. Without an old release metrics may be new, so only the language is checked."""
+    gate = scene.project.service.gate
+    if gate.prometheus is None or not gate.enabled or scene.project.service.bench is None:
+        return
+    from opsctl.bench import QueryCheck, check_prometheus
+
+    base = turn.progress.base
+    replicas = scene.target.observe().of(base) if base else ()
+    arms = tuple(endpoint_of(replica) for replica in replicas if replica.pid)
+    check_prometheus(
+        QueryCheck(gate.prometheus, scene.project.root, _prometheus_token(scene), arms[:1]),
+        tell=scene.console.warn,
+        interrupt=scene.attendance.interrupt,
+    )
 
 
 def _arm(observed: Observed, release: str, role: Role) -> Replica:

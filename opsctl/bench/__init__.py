@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsctl.bench.report import BenchReport, BenchRequest, GateReport, GateRequest
+from opsctl.bench.report import (
+    BenchReport,
+    BenchRequest,
+    GateReport,
+    GateRequest,
+    QueryCheck,
+)
 
 if TYPE_CHECKING:
     from opsctl.bench.comparison import Comparison
@@ -19,6 +25,8 @@ __all__ = [
     "BenchRequest",
     "GateReport",
     "GateRequest",
+    "QueryCheck",
+    "check_prometheus",
     "compare",
     "measure",
     "run_gate",
@@ -33,6 +41,15 @@ def run_gate(
     from opsctl.bench import run
 
     return run.run_gate(request, tell=tell, interrupt=interrupt)
+
+
+def check_prometheus(
+    check: QueryCheck, *, tell: Callable[[str], None], interrupt: Callable[[], None]
+) -> None:
+    """See `opsctl.bench.external_course.check_queries`."""
+    from opsctl.bench import external_course
+
+    external_course.check_queries(check, tell=tell, interrupt=interrupt)
 
 
 def measure(

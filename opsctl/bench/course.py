@@ -148,6 +148,6 @@ class GateCourse:
         rounds = self.record.rounds()
         self.tell(f"benchmark {self.elapsed:.0f} s: {rounds} rounds{'' if self.single else proved}")
 
-    def batches(self) -> Json:
-        """Figures of both arms by batch size, as in the report."""
-        return arms_report(self.record, self.request.bench.timeout_s, self.elapsed)
+    def batches(self, seconds: float) -> Json:
+        """Figures of both arms by batch size over that time, as in the report."""
+        return arms_report(self.record, self.request.bench.timeout_s, seconds)

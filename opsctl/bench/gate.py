@@ -21,6 +21,9 @@ THROUGHPUT_WEIGHT = 0.15
 """Shares of alpha, scaled to sum to 1 over the metrics that are asked for; p50's is split evenly
 over the batch sizes."""
 
+EXTERNAL_WEIGHT = 0.1
+"""Share of alpha of each query to Prometheus, beside the others'."""
+
 RAW_WEIGHTS = {"p99": P99_WEIGHT, "errors": ERROR_WEIGHT, "throughput": THROUGHPUT_WEIGHT}
 
 MIN_PAIRS_A_SIZE = 100
@@ -102,11 +105,12 @@ class Judge:
         return result + [name for name in RAW_WEIGHTS if name in self.metrics]
 
     def weights(self) -> dict[str, float]:
-        """Each deciding metric's share of alpha; they sum to 1."""
+        """Each deciding metric's share of alpha; with those of queries they sum to 1."""
         parts = {
             name: RAW_WEIGHTS.get(name, P50_WEIGHT / len(self.batch_sizes)) for name in self.names()
         }
-        total = sum(parts.values())
+        queries = len(self.gate.prometheus.queries) if self.gate.prometheus else 0
+        total = sum(parts.values()) * (1.0 + queries * EXTERNAL_WEIGHT)
         return {name: part / total for name, part in parts.items()}
 
     def open_sizes(self) -> tuple[int, ...]:

@@ -36,6 +36,18 @@ class GateRequest:
     baseline_pid: int = 0
     candidate_pid: int = 0
     progress_path: Path | None = None
+    prometheus_token: str = field(default="", repr=False)
+    """The resolved `gate.prometheus.token`."""
+
+
+@dataclass(frozen=True)
+class QueryCheck:
+    """Queries to check before a deploy. `arms`: a replica of the old release, if one runs."""
+
+    prometheus: settings.Prometheus
+    root: Path
+    token: str = field(default="", repr=False)
+    arms: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True)

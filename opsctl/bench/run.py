@@ -14,6 +14,7 @@ import numpy as np
 from opsctl.bench import machine, outcome, stats
 from opsctl.bench.bodies import load_bodies
 from opsctl.bench.course import GateCourse, Interrupt, Steering, Tell
+from opsctl.bench.external_course import External
 from opsctl.bench.figures import Record, summary_ms
 from opsctl.bench.load import LoadPlan
 from opsctl.bench.report import GateReport, GateRequest, Verdict
@@ -44,18 +45,26 @@ def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateR
 
     `interrupt` is called at least every 0.1 s; what it raises ends the load at once and comes out,
     with the rounds so far in `request.progress_path`. Raises ConfigError for
-    unreadable request bodies. A server that does not answer is an outcome, not an error.
+    unreadable request bodies and queries that Prometheus can't answer. A server that does not
+    answer is an outcome, not an error.
     """
     bodies = load_bodies(request.bench, request.root)
     arms = tuple(arm for arm in (request.baseline, request.candidate) if arm is not None)
     plan = LoadPlan(arms, request.bench, bodies, request.seed)
-    holder = _wait_for_machine(request.gate.budget_s, tell, interrupt)
+    external = External(request, tell, interrupt) if request.gate.prometheus else None
+    holder = None
     try:
+        if external is not None:
+            external.check()
+        holder = _wait_for_machine(request.gate.budget_s, tell, interrupt)
         with session(plan, request.client_cpus) as opened:
-            report = _measured(request, opened, holder is not None, tell, interrupt)
+            surroundings = Around(holder is not None, external, tell, interrupt)
+            report = _measured(request, opened, surroundings)
     finally:
         if holder is not None:
             holder.close()
+        if external is not None:
+            external.close()
     tell(f"gate: {report.outcome}: {report.reason}")
     return report
 
@@ -73,32 +82,41 @@ def _wait_for_machine(budget_s: float, tell: Tell, interrupt: Interrupt) -> sock
     return holder
 
 
-def _measured(
-    request: GateRequest, opened: Session, alone: bool, tell: Tell, interrupt: Interrupt
-) -> GateReport:
+@dataclass(frozen=True)
+class Around:
+    """What a measurement has beside its arms. `alone`: no other gate runs on this machine."""
+
+    alone: bool
+    external: External | None
+    tell: Tell
+    interrupt: Interrupt
+
+
+def _measured(request: GateRequest, opened: Session, around: Around) -> GateReport:
     started = time.time()
     pids = {"baseline": request.baseline_pid, "candidate": request.candidate_pid}
     meter = CpuMeter(pids)
-    warm, warmup = opened.warm_up(interrupt)
+    warm, warmup = opened.warm_up(around.interrupt)
     steering = steer(request, warm, meter)
     plan = planned(request, warm, steering)
-    tell(plan_sentence(request, plan))
-    course = course_of(request, steering, tell, interrupt)
-    throughput = None
-    if METRIC in request.gate.metrics and not course.single:
-        throughput = Throughput(opened, course.judge, course.evidence)
-        throughput.run(interrupt)
-        course.begin(course.elapsed)
+    around.tell(plan_sentence(request, plan))
+    course = course_of(request, steering, around.tell, around.interrupt)
+    throughput = _full_load(request, opened, course)
+    if around.external is not None:
+        around.external.begin()
     meter = CpuMeter(pids)
     try:
         opened.drive(course, course.turns)
+        seconds, cpu = course.elapsed, meter.report()
+        course.close()
+        lag = summary_ms(opened.generator.lags)
+        metrics = {} if course.single else course.metrics()
+        verdict = concluded(request, course, Signs(lag, cpu, metrics, around.alone))
+        if around.external is not None and verdict.outcome == "pass":
+            verdict = around.external.judge(opened, course, verdict)
+            metrics |= around.external.report()
     finally:
         course.raw.flush(now=True)
-    seconds, cpu = course.elapsed, meter.report()
-    course.close()
-    lag = summary_ms(opened.generator.lags)
-    metrics = {} if course.single else course.metrics()
-    verdict = concluded(request, course, Signs(lag, cpu, metrics, alone))
     data: Json = {
         "started": started,
         "seed": request.seed,
@@ -115,11 +133,21 @@ def _measured(
         "cpu_percent": cpu,
         "reconnects": [pool.reconnects for pool in opened.generator.pools],
         "block_times": [[round(at, 3), size] for at, size in course.blocks],
-        "batch_sizes": course.batches(),
+        "batch_sizes": course.batches(seconds),
         "metrics": metrics,
         "throughput": None if throughput is None else throughput.report(),
     }
     return GateReport(verdict.outcome, verdict.reason, verdict.kind, data)
+
+
+def _full_load(request: GateRequest, opened: Session, course: GateCourse) -> Throughput | None:
+    """Throughput, where it is asked for and there is something to compare with."""
+    if METRIC not in request.gate.metrics or course.single:
+        return None
+    throughput = Throughput(opened, course.judge, course.evidence)
+    throughput.run(course.interrupt)
+    course.begin(course.elapsed)
+    return throughput
 
 
 def steer(request: GateRequest, warm: Record, meter: CpuMeter) -> Steering:

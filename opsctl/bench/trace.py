@@ -134,9 +134,9 @@ def ratio_traces(judge: Judge, evidence: PairEvidence, blocks: Sequence[tuple[fl
         if name.startswith("p50:"):
             size = int(name.partition(":")[2])
             times = [at for at, of in blocks if of == size]
-            result[name] |= _traced(evidence.medians[size], times)
+            result[name] |= traced(evidence.medians[size], times)
         elif name == "throughput":
-            result[name] |= _traced(evidence.rates, ())
+            result[name] |= traced(evidence.rates, ())
         elif name == "p99":
             result[name] |= _traced_tail(evidence)
     return result
@@ -192,7 +192,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _traced(track: Track, times: Sequence[float]) -> Json:
+def traced(track: Track, times: Sequence[float]) -> Json:
+    """Ratio, bounds and their course of one track; `times` are those of its blocks."""
     grid = grid_around(center(track))
     total, squares = block_sums(track, grid)
     if not len(total):

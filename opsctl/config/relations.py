@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsctl.config import placeholders
+from opsctl.config import placeholders, promql
 from opsctl.config import settings as s
 from opsctl.config.nodes import MapNode
 from opsctl.config.problems import Problems, nearest, shown
@@ -21,6 +21,9 @@ _RESERVED_PREFIX = "OPSCTL_"
 
 PORTS_A_REPLICA = 2
 """One for requests, one for health and metrics."""
+
+VALUES_LEAST = 12
+"""Values of a query that must come in before any verdict of equal arms is possible."""
 
 RELEASES_AT_ONCE = 3
 """The old one, the new one, and a baseline copy or an older warm one."""
@@ -184,6 +187,60 @@ def _gate(value: s.Gate, at: Section) -> None:
         at.wrong("metrics", "the list is empty; `enabled: false` turns the gate off")
     if len(set(value.metrics)) != len(value.metrics):
         at.wrong("metrics", "a metric stands twice")
+    if value.prometheus and value.budget_s < VALUES_LEAST * value.prometheus.interval_s:
+        at.wrong(
+            "budget_s",
+            f"{value.budget_s:g} s are too short for {VALUES_LEAST} values of prometheus, one each"
+            f" {value.prometheus.interval_s:g} s",
+        )
+
+
+def _prometheus(value: s.Prometheus, at: Section) -> None:
+    if not re.fullmatch(r"https?://[^\s/@]+[^\s@]*", value.url):
+        at.wrong(
+            "url",
+            f'found "{shown(value.url)}"; allowed: http://… or https://…, credentials in `token`',
+        )
+    if value.token is not None and value.url.startswith("http://"):
+        at.wrong("token", "would travel in the clear over http://; allowed: a url with https://")
+    if value.ca_file is not None and value.url.startswith("http://"):
+        at.wrong("ca_file", "is for a url with https://")
+    if not value.queries:
+        at.wrong("queries", "the list is empty")
+    names = [query.name for query in value.queries]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        at.wrong("queries", f'the name "{shown(name)}" stands twice')
+    for index, query in enumerate(value.queries):
+        reach = promql.longest_range_s(query.query)
+        if reach > value.interval_s:
+            at.wrong(
+                f"queries[{index}].query",
+                f"its range of {reach:g} s is longer than interval_s ({value.interval_s:g}):"
+                " values would overlap",
+            )
+
+
+def _prometheus_query(value: s.PrometheusQuery, at: Section) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,59}", value.name):
+        at.wrong("name", 'allowed: letters, digits, " ", "_", ".", "-"; 60 at most')
+    unknown = promql.unknown_placeholders(value.query)
+    for name in unknown:
+        near = nearest(name, promql.KNOWN)
+        hint = f" (did you mean {{{near}}}?)" if near else ""
+        known = ", ".join(f"{{{one}}}" for one in promql.KNOWN)
+        at.wrong("query", f"placeholder {{{name}}} is not known; allowed: {known}{hint}")
+    if value.refused_percent is not None and not (unknown or promql.is_about_one_arm(value.query)):
+        at.wrong("query", "gives old and new the same value; use {replica}, {host} or {release}")
+    if value.refused_percent is not None and value.refused_percent <= value.tolerated_percent:
+        at.wrong(
+            "refused_percent",
+            f"{value.refused_percent:g} must be more than tolerated_percent"
+            f" ({value.tolerated_percent:g})",
+        )
+    if value.refused_percent is None and value.least is None and value.most is None:
+        at.wrong("refused_percent", "without it `least` or `most` is needed, or nothing judges")
+    if value.least is not None and value.most is not None and value.least > value.most:
+        at.wrong("least", f"{value.least:g} is more than most ({value.most:g})")
 
 
 def _strategy(value: s.Strategy, at: Section) -> None:
@@ -269,6 +326,8 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.SmokeTest: _smoke_test,
     s.Bench: _bench,
     s.Gate: _gate,
+    s.Prometheus: _prometheus,
+    s.PrometheusQuery: _prometheus_query,
     s.Strategy: _strategy,
     s.Hook: _hook,
     s.Notification: _notification,

@@ -12,49 +12,55 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.config.fields import Section, key, section
-
-BATCH_SIZES = (1, 4, 16, 32)
-"""The batch sizes of the release report that the field asks for."""
-
-
-@section
-class SecretSource(Section):
-    """Where a secret's value comes from; exactly one key."""
-
-    env: str | None = key(None, doc="Name of an environment variable of opsctl's own.")
-    file: str | None = key(None, doc="Path of a file whose content is the value.")
-    command: tuple[str, ...] = key((), doc="Command whose standard output is the value.")
+from opsctl.config.measuring import Bench as Bench
+from opsctl.config.measuring import Gate as Gate
+from opsctl.config.measuring import Prometheus as Prometheus
+from opsctl.config.measuring import PrometheusQuery as PrometheusQuery
+from opsctl.config.secret_source import SecretSource as SecretSource
 
 
 @section
 class App(Section):
     """What one replica runs."""
 
-    directory: str = key(doc="Folder of the application, copied into each release.", example="app")
+    directory: str = key(
+        doc="Folder of the application, copied into each release.", example="app"
+    )
     command: tuple[str, ...] = key(
         doc="Command of one replica; {python} {port} {health_port} {model} {release} {replica}"
         " are filled in.",
         example=("{python}", "main.py", "--port", "{port}"),
     )
-    build: tuple[str, ...] = key((), doc="Command run once in the release's copy of the folder.")
+    build: tuple[str, ...] = key(
+        (), doc="Command run once in the release's copy of the folder."
+    )
     build_timeout_s: float = key(600.0, doc="Time limit of `build`.", low=1)
-    python: str | None = key(None, doc="Python for {python}; default: the one that runs opsctl.")
+    python: str | None = key(
+        None, doc="Python for {python}; default: the one that runs opsctl."
+    )
     exclude: tuple[str, ...] = key(
         ("__pycache__", "*.pyc", ".git", ".venv", ".opsctl"),
         doc="Patterns of names that are not copied.",
     )
-    env: Mapping[str, str] = key(factory=dict, doc="Environment variables of a replica.")
-    secrets: Mapping[str, SecretSource] = key(
-        factory=dict, doc="Secret environment variables, by where their values come from."
+    env: Mapping[str, str] = key(
+        factory=dict, doc="Environment variables of a replica."
     )
-    stop_timeout_s: float = key(30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1)
+    secrets: Mapping[str, SecretSource] = key(
+        factory=dict,
+        doc="Secret environment variables, by where their values come from.",
+    )
+    stop_timeout_s: float = key(
+        30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1
+    )
 
 
 @section
 class Model(Section):
     """The model artefact, part of the release by its hash."""
 
-    path: str = key(doc="File or folder of the model; links are resolved first.", example="model")
+    path: str = key(
+        doc="File or folder of the model; links are resolved first.", example="model"
+    )
     name: str = key("model", doc="Name of the model in URLs.")
 
 
@@ -62,8 +68,12 @@ class Model(Section):
 class Resources(Section):
     """Limits of one replica."""
 
-    memory_mb: int | None = key(None, doc="Memory limit; over it the replica is killed.", low=16)
-    cpus: tuple[int, ...] = key((), doc="CPUs that replicas may use; empty: all.", low=0)
+    memory_mb: int | None = key(
+        None, doc="Memory limit; over it the replica is killed.", low=16
+    )
+    cpus: tuple[int, ...] = key(
+        (), doc="CPUs that replicas may use; empty: all.", low=0
+    )
 
 
 @section
@@ -76,17 +86,23 @@ class Health(Section):
     interval_s: float = key(2.0, doc="Time between probes.", low=0.02)
     timeout_s: float = key(2.0, doc="Time limit of one probe.", low=0.05)
     streak: int = key(3, doc="Successes in a row that count as healthy.", low=1)
-    max_restarts: int = key(3, doc="Crashes within a minute that count as a crash loop.", low=1)
+    max_restarts: int = key(
+        3, doc="Crashes within a minute that count as a crash loop.", low=1
+    )
 
 
 @section
 class JsonExpectation(Section):
     """One value inside a JSON answer."""
 
-    path: str = key(doc="Where: dotted, list items by number.", example="predictions.0.score")
+    path: str = key(
+        doc="Where: dotted, list items by number.", example="predictions.0.score"
+    )
     equals: Any = key(None, doc="The value expected (numbers within `tolerance`).")
     tolerance: float = key(0.0, doc="Largest absolute difference of numbers.", low=0)
-    shape: tuple[int, ...] | None = key(None, doc="Lengths of nested lists expected.", low=0)
+    shape: tuple[int, ...] | None = key(
+        None, doc="Lengths of nested lists expected.", low=0
+    )
 
 
 @section
@@ -94,13 +110,21 @@ class SmokeTest(Section):
     """One request with the answer it must get, or one command that must succeed."""
 
     name: str = key(doc="Name in reports.", example="scores a normal window")
-    method: str = key("GET", doc="HTTP method.", choices=("GET", "POST", "PUT", "DELETE"))
-    path: str | None = key(None, doc="Path on the service port.", example="/v1/models/m:predict")
+    method: str = key(
+        "GET", doc="HTTP method.", choices=("GET", "POST", "PUT", "DELETE")
+    )
+    path: str | None = key(
+        None, doc="Path on the service port.", example="/v1/models/m:predict"
+    )
     headers: Mapping[str, str] = key(factory=dict, doc="Request headers.")
     body: Any = key(None, doc="JSON body.")
-    body_file: str | None = key(None, doc="File with the body, relative to opsctl.yaml.")
+    body_file: str | None = key(
+        None, doc="File with the body, relative to opsctl.yaml."
+    )
     status: int = key(200, doc="Expected status.", low=100, high=599)
-    json: tuple[JsonExpectation, ...] = key((), doc="Expected values in the JSON answer.")
+    json: tuple[JsonExpectation, ...] = key(
+        (), doc="Expected values in the JSON answer."
+    )
     run: tuple[str, ...] = key(
         (), doc="Command run in the candidate's environment instead of a request."
     )
@@ -108,73 +132,13 @@ class SmokeTest(Section):
 
 
 @section
-class Bench(Section):
-    """The load of the benchmark."""
-
-    path: str = key(doc="Path that is measured.", example="/v1/models/m:predict")
-    method: str = key("POST", doc="HTTP method.", choices=("GET", "POST"))
-    requests_file: str | None = key(
-        None, doc="JSON lines, one `instances` item each; batches are cut from them."
-    )
-    body: Any = key(None, doc="JSON body for services without `instances` (batch size 1 only).")
-    batch_sizes: tuple[int, ...] = key(
-        BATCH_SIZES, doc="Batch sizes, each measured.", low=1, high=4096
-    )
-    rate_per_s: float = key(100.0, doc="Request pairs a second (each pair asks both arms).", low=1)
-    arrivals: str = key("poisson", doc="Spacing of requests.", choices=("poisson", "constant"))
-    interleave: str = key(
-        "pairs",
-        doc="pairs of requests, or slices of time where both arms share one accelerator.",
-        choices=("pairs", "slices"),
-    )
-    warmup_s: float = key(3.0, doc="Least warm-up.", low=0)
-    warmup_requests: int = key(50, doc="Least warm-up requests an arm and batch size.", low=0)
-    warmup_max_s: float = key(30.0, doc="Longest warm-up.", low=0)
-    timeout_s: float = key(5.0, doc="Time limit of a request; it then counts as worst.", low=0.05)
-    connections: int = key(16, doc="Connections an arm.", low=1)
-    seed: int | None = key(
-        None, doc="Seed of coin flips and arrivals; default: random, reported.", low=0
-    )
-
-
-@section
-class Gate(Section):
-    """The judgement of the benchmark (new against old)."""
-
-    enabled: bool = key(True, doc="Whether a deploy is gated by a benchmark.")
-    budget_s: float = key(480.0, doc="Longest measurement, all batch sizes together.", low=0.5)
-    min_pairs: int = key(200, doc="Least valid pairs before any verdict.", low=10)
-    alpha: float = key(0.01, doc="Bound on a false fail.", low=1e-6, high=0.5)
-    beta: float = key(0.03, doc="Bound on a false pass.", low=1e-6, high=0.5)
-    tolerated_p50_percent: float = key(1.5, doc="Slower p50 that is no regression.", low=0)
-    tolerated_p99_percent: float = key(2.0, doc="Slower p99 that is no regression.", low=0)
-    refused_p50_percent: float = key(5.0, doc="Slower p50 that must be ruled out.", low=0)
-    refused_p99_percent: float = key(8.0, doc="Slower p99 that must be ruled out.", low=0)
-    refused_error_rate: float = key(
-        0.01, doc="Rate of extra errors that must be ruled out.", low=0, high=1
-    )
-    metrics: tuple[str, ...] = key(
-        ("p50", "p99", "errors"),
-        doc="Metrics that decide.",
-        choices=("p50", "p99", "errors", "throughput"),
-    )
-    max_p99_ms: float | None = key(None, doc="Absolute limit on p99 (first deploy too).", low=0)
-    max_error_rate: float = key(0.01, doc="Absolute limit on errors.", low=0, high=1)
-    max_lag_percent: float = key(
-        10.0, doc="Client lag, percent of p50, above which a round is set aside.", low=0
-    )
-    on_inconclusive: str = key(
-        "rollback", doc="When nothing could be decided.", choices=("rollback", "pause")
-    )
-    confirm: bool = key(True, doc="Measure again with slots swapped before failing.")
-
-
-@section
 class CanaryStage(Section):
     """One stage of a canary."""
 
     weight: int = key(doc="Percent of user traffic.", low=1, high=99, example=5)
-    hold_s: float = key(10.0, doc="How long live limits are watched at this weight.", low=0)
+    hold_s: float = key(
+        10.0, doc="How long live limits are watched at this weight.", low=0
+    )
     approval: bool = key(False, doc="Wait for `opsctl approve` before this stage.")
 
 
@@ -191,13 +155,24 @@ class Strategy(Section):
     stages: tuple[CanaryStage, ...] = key(
         (CanaryStage(5), CanaryStage(25), CanaryStage(50)), doc="Stages of a canary."
     )
-    promote_approval: bool = key(False, doc="Wait for `opsctl approve` before full traffic.")
-    promote_hold_s: float = key(5.0, doc="Live limits watched after full traffic.", low=0)
-    max_error_rate: float = key(
-        0.01, doc="User-visible errors of the candidate that stop a rollout.", low=0, high=1
+    promote_approval: bool = key(
+        False, doc="Wait for `opsctl approve` before full traffic."
     )
-    min_requests: int = key(20, doc="User requests before `max_error_rate` judges.", low=1)
-    drain_timeout_s: float = key(30.0, doc="Longest wait for connections to finish.", low=0)
+    promote_hold_s: float = key(
+        5.0, doc="Live limits watched after full traffic.", low=0
+    )
+    max_error_rate: float = key(
+        0.01,
+        doc="User-visible errors of the candidate that stop a rollout.",
+        low=0,
+        high=1,
+    )
+    min_requests: int = key(
+        20, doc="User requests before `max_error_rate` judges.", low=1
+    )
+    drain_timeout_s: float = key(
+        30.0, doc="Longest wait for connections to finish.", low=0
+    )
     rollback_window_s: float = key(
         3600.0, doc="How long the old release stays warm after a deploy.", low=0
     )
@@ -211,7 +186,9 @@ class Strategy(Section):
 class Hook(Section):
     """A command around a step; the context is in OPSCTL_* variables."""
 
-    when: str = key(doc="before: a failure stops the rollout.", choices=("before", "after"))
+    when: str = key(
+        doc="before: a failure stops the rollout.", choices=("before", "after")
+    )
     run: tuple[str, ...] = key(doc="Command.", example=("./notify.sh",))
     step: str = key(
         "deploy",
@@ -278,9 +255,12 @@ class Local(Section):
     )
     haproxy: str = key("haproxy", doc="HAProxy's binary (2.5 or newer).")
     tls: Tls | None = key(None, doc="Certificate files of the front door.")
-    request_timeout_s: float = key(60.0, doc="Longest time a replica may take to answer.", low=1)
+    request_timeout_s: float = key(
+        60.0, doc="Longest time a replica may take to answer.", low=1
+    )
     retry_requests: bool = key(
-        True, doc="Whether the balancer sends a request again when a replica died without answer."
+        True,
+        doc="Whether the balancer sends a request again when a replica died without answer.",
     )
     log_max_mb: int = key(20, doc="Size at which a log file is rotated.", low=1)
     log_files: int = key(5, doc="Rotated log files kept.", low=1)
@@ -297,7 +277,9 @@ class Service(Section):
     resources: Resources = key(factory=Resources, doc="Limits of one replica.")
     health: Health = key(factory=Health, doc="When a replica is healthy.")
     smoke: tuple[SmokeTest, ...] = key((), doc="Smoke tests of a candidate.")
-    bench: Bench | None = key(None, doc="Load of the benchmark; without it there is no gate.")
+    bench: Bench | None = key(
+        None, doc="Load of the benchmark; without it there is no gate."
+    )
     gate: Gate = key(factory=Gate, doc="Judgement of the benchmark.")
     strategy: Strategy = key(factory=Strategy, doc="How traffic moves.")
     hooks: tuple[Hook, ...] = key((), doc="Commands around steps.")
@@ -351,4 +333,9 @@ class Project:
     @property
     def service_dir(self) -> Path:
         """Folder of this service's state on target `local`."""
-        return self.root / self.service.local.state_dir / self.environment / self.service_name
+        return (
+            self.root
+            / self.service.local.state_dir
+            / self.environment
+            / self.service_name
+        )

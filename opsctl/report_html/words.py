@@ -114,6 +114,8 @@ def lines_of(report: Report, section: str) -> list[str]:
 def metric_label(metric: str) -> str:
     """A gate metric's name for people: `p50:16` is "p50, batch size 16"."""
     name, _, size = metric.partition(":")
+    if name == "prometheus":
+        return size
     if name == "throughput":
         # Its ratio is one of times, so that more is worse as it is for the others.
         return "time an answer takes at full load"
@@ -126,6 +128,9 @@ def margins(gate: Gate, metric: str) -> tuple[float | None, float | None]:
     """Percent that is tolerated and percent that is refused; None where the gate names none."""
     name = metric.partition(":")[0]
     settings = gate.get("gate", {})
+    if name == "prometheus":
+        entry = gate["metrics"][metric]
+        return entry["tolerated_percent"], entry["refused_percent"]
     return settings.get(f"tolerated_{name}_percent"), settings.get(f"refused_{name}_percent")
 
 

@@ -44,6 +44,8 @@ class Behaviour:
     hang_rate: float = 0.0
     """Share of requests that are never answered."""
     cpus: tuple[int, ...] = ()
+    metrics: str = ""
+    """What GET /metrics answers, in Prometheus' text format."""
 
 
 class Protocol(asyncio.Protocol):
@@ -54,7 +56,7 @@ class Protocol(asyncio.Protocol):
         self.started = started
         self.parser = httptools.HttpRequestParser(self)
         self.served = 0
-        self.body = b""
+        self.body = self.path = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # TCP
@@ -63,13 +65,19 @@ class Protocol(asyncio.Protocol):
         self.parser.feed_data(data)
 
     def on_message_begin(self) -> None:
-        self.body = b""
+        self.body = self.path = b""
+
+    def on_url(self, url: bytes) -> None:
+        self.path += url
 
     def on_body(self, data: bytes) -> None:
         self.body += data
 
     def on_message_complete(self) -> None:
         how = self.behaviour
+        if self.path == b"/metrics":
+            self._write(b"200 OK", how.metrics.encode())
+            return
         if how.stall_ms:
             phase = (time.monotonic() - self.started) % how.stall_every_s
             time.sleep(max(0.0, how.stall_ms / 1000.0 - phase))
@@ -83,13 +91,14 @@ class Protocol(asyncio.Protocol):
         self._answer(failed=random.random() < how.error_rate)
 
     def _answer(self, *, failed: bool) -> None:
-        transport = self.transport
-        status = b"503 Service Unavailable" if failed else b"200 OK"
-        body = self.body or b"{}"
-        transport.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+        self._write(b"503 Service Unavailable" if failed else b"200 OK", self.body or b"{}")
         self.served += 1
         if self.served == self.behaviour.close_after:
-            transport.close()
+            self.transport.close()
+
+    def _write(self, status: bytes, body: bytes) -> None:
+        head = b"HTTP/1.1 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+        self.transport.write(head % (status, len(body)) + body)
 
 
 async def serve(behaviour: Behaviour) -> None:

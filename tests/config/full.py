@@ -83,6 +83,24 @@ FULL: dict[str, Any] = {
                 "max_p99_ms": 250,
                 "max_error_rate": 0.02,
                 "max_lag_percent": 15,
+                "prometheus": {
+                    "url": "https://metrics.example",
+                    "queries": [
+                        {
+                            "name": "queue length",
+                            "query": 'queue_length{release="{release}"}',
+                            "better": "lower",
+                            "tolerated_percent": 10,
+                            "refused_percent": 50,
+                            "least": 0,
+                            "most": 100,
+                        }
+                    ],
+                    "interval_s": 5,
+                    "timeout_s": 2,
+                    "token": {"env": "METRICS_TOKEN"},
+                    "ca_file": "tls/ca.pem",
+                },
                 "on_inconclusive": "pause",
                 "confirm": False,
             },

@@ -134,6 +134,59 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
             "8 must be more than tolerated_p99_percent (8)",
         ),
         (
+            (
+                "gate: {prometheus: {url: ftp://x, queries: [{name: a, query: b, most: 1,"
+                " refused_percent: null}]}}"
+            ),
+            "gate.prometheus.url",
+            'found "ftp://x"; allowed: http://… or https://…, credentials in `token`',
+        ),
+        (
+            (
+                "gate: {prometheus: {url: http://x, token: {env: T}, queries: [{name: a, query: b,"
+                " most: 1, refused_percent: null}]}}"
+            ),
+            "gate.prometheus.token",
+            "would travel in the clear over http://; allowed: a url with https://",
+        ),
+        (
+            "gate: {prometheus: {url: http://x, queries: [{name: a, query: 'b{c=\"{relase}\"}'}]}}",
+            "gate.prometheus.queries[0].query",
+            (
+                "placeholder {relase} is not known; allowed: {release}, {replica}, {host}, {port},"
+                " {health_port} (did you mean {release}?)"
+            ),
+        ),
+        (
+            "gate: {prometheus: {url: http://x, queries: [{name: a, query: b}]}}",
+            "gate.prometheus.queries[0].query",
+            "gives old and new the same value; use {replica}, {host} or {release}",
+        ),
+        (
+            (
+                "gate: {prometheus: {url: http://x, queries: [{name: a, query: b,"
+                " refused_percent: null}]}}"
+            ),
+            "gate.prometheus.queries[0].refused_percent",
+            "without it `least` or `most` is needed, or nothing judges",
+        ),
+        (
+            (
+                "gate: {prometheus: {url: http://x, queries: [{name: a, query: 'rate(b[1m])', most: 1,"
+                " refused_percent: null}]}}"
+            ),
+            "gate.prometheus.queries[0].query",
+            "its range of 60 s is longer than interval_s (15): values would overlap",
+        ),
+        (
+            (
+                "gate: {budget_s: 100, prometheus: {url: http://x, queries: [{name: a, query: b,"
+                " most: 1, refused_percent: null}]}}"
+            ),
+            "gate.budget_s",
+            "100 s are too short for 12 values of prometheus, one each 15 s",
+        ),
+        (
             "gate: {metrics: [p50, p50]}",
             "gate.metrics",
             "a metric stands twice",

@@ -91,6 +91,8 @@ def test_the_full_example_of_the_tests_sets_every_key() -> None:
     # Exactly one of a secret's keys may be set, and `body` excludes `requests_file`.
     assert {key.path for key in KEYS} - named == {
         "services.bench.body",
+        "services.gate.prometheus.token.file",
+        "services.gate.prometheus.token.command",
         "services.notifications.secret.file",
         "services.notifications.secret.command",
     }
