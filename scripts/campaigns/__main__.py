@@ -8,6 +8,7 @@ import json
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -52,10 +53,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     interrupted = False
     keep = Keeper(out, options.name, seed, runs, done)
     try:
-        whole = run(campaign, seed, missing, keep)
+        if options.jobs > 1:
+            whole = run_jobs(
+                [options.name, "--seed", str(seed), "--runs", str(runs)], out, options.jobs
+            )
+            done.update(read(out, options.name, seed))
+        else:
+            part, parts = options.part or (0, 1)
+            own = [index for index in missing if index % parts == part]
+            whole = run(campaign, seed, own, keep)
     except KeyboardInterrupt:
         interrupted = True
         tell(f"interrupted; go on with: scripts/campaign {options.name} --seed {seed}")
+    if options.part:
+        return 0 if whole.get("ok", True) and not interrupted else 1
     summary = sum_up(campaign, [done[index] for index in sorted(done) if index < runs], runs)
     ok = summary["ok"] and whole.get("ok", True) and not interrupted
     summary = {"campaign": options.name, "seed": seed, **summary, **whole, "ok": ok}
@@ -71,10 +82,34 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="default: a new one, printed")
     parser.add_argument("--runs", type=int, help="default: the campaign's own number")
     parser.add_argument("--out", help="file of JSON lines, one a run")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
+    parser.add_argument("--part", type=part_of, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if not options.name and not options.list:
         parser.error("say which campaign, or --list")
     return options
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """`1/3`: the second of three processes."""
+    part, _, parts = text.partition("/")
+    return int(part), int(parts)
+
+
+def run_jobs(chosen: Sequence[str], out: Path, count: int) -> Record:
+    """Share the missing runs among processes that write into one file."""
+    command = [sys.executable, "-m", "scripts.campaigns", *chosen, "--out", str(out)]
+    jobs = [
+        subprocess.Popen([*command, "--part", f"{part}/{count}"], stdout=subprocess.DEVNULL)
+        for part in range(count)
+    ]
+    try:
+        return {"ok": not any([job.wait() for job in jobs])}
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.send_signal(signal.SIGTERM)
+            job.wait()
+        raise
 
 
 class Keeper:

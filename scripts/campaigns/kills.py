@@ -23,8 +23,11 @@ from scripts.campaigns._opsctl import Opsctl, processes_of
 from tests.apps.processes import start_client
 from tests.apps.project import CANDIDATES, Candidate, Options, write
 
-RECORDS_MAX = 20
-"""A deploy of the light service writes at most this many records."""
+RECORDS_GOOD = 18
+"""Records that a deploy of a good light candidate writes."""
+
+RECORDS_BAD = 26
+"""A deploy that fails late and is undone writes at most this many."""
 
 RANDOM_KILLS = 300
 RESTARTS = 10
@@ -64,23 +67,22 @@ class Kill:
         return f"{self.kind} SIG{self.signal} {where}, {self.recovery} after {self.pause_s} s"
 
 
-def points() -> list[tuple[str, str]]:
-    """Every (point, signal) of a whole campaign."""
+def points() -> list[tuple[str, str, str]]:
+    """Every (point, signal, good or bad or any candidate) of a whole campaign."""
     records = [
-        (f"{side}:{number}", name)
+        (f"{side}:{number}", name, quality)
         for name in SIGNALS
         for side in ("before", "after")
-        for number in range(1, RECORDS_MAX + 1)
+        for quality, most in (("good", RECORDS_GOOD), ("bad", RECORDS_BAD))
+        for number in range(1, most + 1)
     ]
-    # SIGKILL twice: once with a good candidate and once with a bad one.
-    twice = [point for point in records if point[1] == "KILL"]
-    instants = [("instant", SIGNALS[n % 3] if n % 2 else "KILL") for n in range(RANDOM_KILLS)]
-    return records + twice + instants + [("restart", "KILL")] * RESTARTS
+    instants = [
+        ("instant", SIGNALS[n % 3] if n % 2 else "KILL", "any") for n in range(RANDOM_KILLS)
+    ]
+    return records + instants + [("restart", "KILL", "any")] * RESTARTS
 
 
 RUNS = len(points())
-FIRST_POINTS = 2 * RECORDS_MAX
-"""Points that come first in `points`: SIGKILL around each record, the first time."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,10 @@ def choose(seed: int, index: int, range_: Range = LIGHT) -> Kill:
     """The kill of a run. The seed shuffles all points, so that any part of them is a sample."""
     order = list(range(RUNS))
     random.Random(seed).shuffle(order)
-    place = order[index % RUNS]
-    point, name = points()[place]
+    point, name, quality = points()[order[index % RUNS]]
     numbers = random.Random(f"{seed}:{index}")
-    kind = numbers.choice(range_.kinds)
-    if ":" in point and name == "KILL":
-        # The two occurrences of a point differ in what the candidate is.
-        kind = range_.good if place < FIRST_POINTS else numbers.choice(range_.bad)
+    choices = {"any": range_.kinds, "good": (range_.good,), "bad": range_.bad}
+    kind = numbers.choice(choices[quality])
     return Kill(
         point,
         name,
