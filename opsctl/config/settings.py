@@ -23,44 +23,32 @@ from opsctl.config.secret_source import SecretSource as SecretSource
 class App(Section):
     """What one replica runs."""
 
-    directory: str = key(
-        doc="Folder of the application, copied into each release.", example="app"
-    )
+    directory: str = key(doc="Folder of the application, copied into each release.", example="app")
     command: tuple[str, ...] = key(
         doc="Command of one replica; {python} {port} {health_port} {model} {release} {replica}"
         " are filled in.",
         example=("{python}", "main.py", "--port", "{port}"),
     )
-    build: tuple[str, ...] = key(
-        (), doc="Command run once in the release's copy of the folder."
-    )
+    build: tuple[str, ...] = key((), doc="Command run once in the release's copy of the folder.")
     build_timeout_s: float = key(600.0, doc="Time limit of `build`.", low=1)
-    python: str | None = key(
-        None, doc="Python for {python}; default: the one that runs opsctl."
-    )
+    python: str | None = key(None, doc="Python for {python}; default: the one that runs opsctl.")
     exclude: tuple[str, ...] = key(
         ("__pycache__", "*.pyc", ".git", ".venv", ".opsctl"),
         doc="Patterns of names that are not copied.",
     )
-    env: Mapping[str, str] = key(
-        factory=dict, doc="Environment variables of a replica."
-    )
+    env: Mapping[str, str] = key(factory=dict, doc="Environment variables of a replica.")
     secrets: Mapping[str, SecretSource] = key(
         factory=dict,
         doc="Secret environment variables, by where their values come from.",
     )
-    stop_timeout_s: float = key(
-        30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1
-    )
+    stop_timeout_s: float = key(30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1)
 
 
 @section
 class Model(Section):
     """The model artefact, part of the release by its hash."""
 
-    path: str = key(
-        doc="File or folder of the model; links are resolved first.", example="model"
-    )
+    path: str = key(doc="File or folder of the model; links are resolved first.", example="model")
     name: str = key("model", doc="Name of the model in URLs.")
 
 
@@ -68,12 +56,8 @@ class Model(Section):
 class Resources(Section):
     """Limits of one replica."""
 
-    memory_mb: int | None = key(
-        None, doc="Memory limit; over it the replica is killed.", low=16
-    )
-    cpus: tuple[int, ...] = key(
-        (), doc="CPUs that replicas may use; empty: all.", low=0
-    )
+    memory_mb: int | None = key(None, doc="Memory limit; over it the replica is killed.", low=16)
+    cpus: tuple[int, ...] = key((), doc="CPUs that replicas may use; empty: all.", low=0)
 
 
 @section
@@ -86,23 +70,17 @@ class Health(Section):
     interval_s: float = key(2.0, doc="Time between probes.", low=0.02)
     timeout_s: float = key(2.0, doc="Time limit of one probe.", low=0.05)
     streak: int = key(3, doc="Successes in a row that count as healthy.", low=1)
-    max_restarts: int = key(
-        3, doc="Crashes within a minute that count as a crash loop.", low=1
-    )
+    max_restarts: int = key(3, doc="Crashes within a minute that count as a crash loop.", low=1)
 
 
 @section
 class JsonExpectation(Section):
     """One value inside a JSON answer."""
 
-    path: str = key(
-        doc="Where: dotted, list items by number.", example="predictions.0.score"
-    )
+    path: str = key(doc="Where: dotted, list items by number.", example="predictions.0.score")
     equals: Any = key(None, doc="The value expected (numbers within `tolerance`).")
     tolerance: float = key(0.0, doc="Largest absolute difference of numbers.", low=0)
-    shape: tuple[int, ...] | None = key(
-        None, doc="Lengths of nested lists expected.", low=0
-    )
+    shape: tuple[int, ...] | None = key(None, doc="Lengths of nested lists expected.", low=0)
 
 
 @section
@@ -110,21 +88,13 @@ class SmokeTest(Section):
     """One request with the answer it must get, or one command that must succeed."""
 
     name: str = key(doc="Name in reports.", example="scores a normal window")
-    method: str = key(
-        "GET", doc="HTTP method.", choices=("GET", "POST", "PUT", "DELETE")
-    )
-    path: str | None = key(
-        None, doc="Path on the service port.", example="/v1/models/m:predict"
-    )
+    method: str = key("GET", doc="HTTP method.", choices=("GET", "POST", "PUT", "DELETE"))
+    path: str | None = key(None, doc="Path on the service port.", example="/v1/models/m:predict")
     headers: Mapping[str, str] = key(factory=dict, doc="Request headers.")
     body: Any = key(None, doc="JSON body.")
-    body_file: str | None = key(
-        None, doc="File with the body, relative to opsctl.yaml."
-    )
+    body_file: str | None = key(None, doc="File with the body, relative to opsctl.yaml.")
     status: int = key(200, doc="Expected status.", low=100, high=599)
-    json: tuple[JsonExpectation, ...] = key(
-        (), doc="Expected values in the JSON answer."
-    )
+    json: tuple[JsonExpectation, ...] = key((), doc="Expected values in the JSON answer.")
     run: tuple[str, ...] = key(
         (), doc="Command run in the candidate's environment instead of a request."
     )
@@ -136,9 +106,7 @@ class CanaryStage(Section):
     """One stage of a canary."""
 
     weight: int = key(doc="Percent of user traffic.", low=1, high=99, example=5)
-    hold_s: float = key(
-        10.0, doc="How long live limits are watched at this weight.", low=0
-    )
+    hold_s: float = key(10.0, doc="How long live limits are watched at this weight.", low=0)
     approval: bool = key(False, doc="Wait for `opsctl approve` before this stage.")
 
 
@@ -155,24 +123,16 @@ class Strategy(Section):
     stages: tuple[CanaryStage, ...] = key(
         (CanaryStage(5), CanaryStage(25), CanaryStage(50)), doc="Stages of a canary."
     )
-    promote_approval: bool = key(
-        False, doc="Wait for `opsctl approve` before full traffic."
-    )
-    promote_hold_s: float = key(
-        5.0, doc="Live limits watched after full traffic.", low=0
-    )
+    promote_approval: bool = key(False, doc="Wait for `opsctl approve` before full traffic.")
+    promote_hold_s: float = key(5.0, doc="Live limits watched after full traffic.", low=0)
     max_error_rate: float = key(
         0.01,
         doc="User-visible errors of the candidate that stop a rollout.",
         low=0,
         high=1,
     )
-    min_requests: int = key(
-        20, doc="User requests before `max_error_rate` judges.", low=1
-    )
-    drain_timeout_s: float = key(
-        30.0, doc="Longest wait for connections to finish.", low=0
-    )
+    min_requests: int = key(20, doc="User requests before `max_error_rate` judges.", low=1)
+    drain_timeout_s: float = key(30.0, doc="Longest wait for connections to finish.", low=0)
     rollback_window_s: float = key(
         3600.0, doc="How long the old release stays warm after a deploy.", low=0
     )
@@ -186,9 +146,7 @@ class Strategy(Section):
 class Hook(Section):
     """A command around a step; the context is in OPSCTL_* variables."""
 
-    when: str = key(
-        doc="before: a failure stops the rollout.", choices=("before", "after")
-    )
+    when: str = key(doc="before: a failure stops the rollout.", choices=("before", "after"))
     run: tuple[str, ...] = key(doc="Command.", example=("./notify.sh",))
     step: str = key(
         "deploy",
@@ -255,9 +213,7 @@ class Local(Section):
     )
     haproxy: str = key("haproxy", doc="HAProxy's binary (2.5 or newer).")
     tls: Tls | None = key(None, doc="Certificate files of the front door.")
-    request_timeout_s: float = key(
-        60.0, doc="Longest time a replica may take to answer.", low=1
-    )
+    request_timeout_s: float = key(60.0, doc="Longest time a replica may take to answer.", low=1)
     retry_requests: bool = key(
         True,
         doc="Whether the balancer sends a request again when a replica died without answer.",
@@ -277,9 +233,7 @@ class Service(Section):
     resources: Resources = key(factory=Resources, doc="Limits of one replica.")
     health: Health = key(factory=Health, doc="When a replica is healthy.")
     smoke: tuple[SmokeTest, ...] = key((), doc="Smoke tests of a candidate.")
-    bench: Bench | None = key(
-        None, doc="Load of the benchmark; without it there is no gate."
-    )
+    bench: Bench | None = key(None, doc="Load of the benchmark; without it there is no gate.")
     gate: Gate = key(factory=Gate, doc="Judgement of the benchmark.")
     strategy: Strategy = key(factory=Strategy, doc="How traffic moves.")
     hooks: tuple[Hook, ...] = key((), doc="Commands around steps.")
@@ -333,9 +287,4 @@ class Project:
     @property
     def service_dir(self) -> Path:
         """Folder of this service's state on target `local`."""
-        return (
-            self.root
-            / self.service.local.state_dir
-            / self.environment
-            / self.service_name
-        )
+        return self.root / self.service.local.state_dir / self.environment / self.service_name
