@@ -116,7 +116,4 @@ def _profile(parser: Parser) -> None:
     parser.add_argument(
         "--peak-gb-s", type=float, metavar="GB", help="memory bandwidth of the device, to judge by"
     )
-    parser.add_argument(
-        "--aicore-mhz", type=float, metavar="MHZ", help="clock of its cores, where cycles are read"
-    )
     parser.add_argument("--plot", metavar="FILE", help="draw it, as PNG")

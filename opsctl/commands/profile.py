@@ -13,7 +13,6 @@ def profile(arguments: argparse.Namespace) -> Outcome:
     chosen = op_library.options(
         top=arguments.top,
         peak_gb_s=arguments.peak_gb_s,
-        aicore_mhz=arguments.aicore_mhz,
         plot=arguments.plot,
     )
     if arguments.action == "analyse":
