@@ -146,7 +146,7 @@ def test_a_missing_folder_and_one_without_a_profile_are_told(tmp_path: Path) -> 
         read_profile(tmp_path)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", r"column 'Op Name' is missing"),
     "another": ("a,b\n1,2\n", r"column 'Op Name' is missing"),
     "no task": ("Op Name,OP Type,Task Duration(us)\n", r"lists no task"),
@@ -176,7 +176,7 @@ def test_an_unreadable_file_is_told_with_its_place_and_what_next(tmp_path: Path,
 def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples.old_run(tmp_path, iterations=10)
     monkeypatch.setattr(profile_read, "ROWS_MAX", 10)
-    with pytest.raises(InvalidInputError, match="has more than 10 tasks. Profile fewer"):
+    with pytest.raises(InvalidInputError, match=r"has more than 10 tasks\. Profile fewer"):
         read_profile(tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_what_cannot_run_is_told(tmp_path: Path) -> None:
         run_outside(["/nowhere"], 3)
     with pytest.raises(InvalidInputError, match="exit code 3 without a profiler"):
         run_outside([sys.executable, "-c", "raise SystemExit(3)"], 3)
-    with pytest.raises(ConversionError, match="there is no .*/msprof: it comes with the CANN"):
+    with pytest.raises(ConversionError, match=r"there is no .*/msprof: it comes with the CANN"):
         find_msprof(str(tmp_path / "msprof"))
     failing = [sys.executable, "-c", "raise SystemExit(1)"]
     with pytest.raises(ConversionError, match=r"failed \(exit code 1\): \[ERROR\] the application"):
