@@ -16,3 +16,11 @@ def template_path(name: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise FileNotFoundError(f"template {name} is missing from the installation at {_PACKAGE}")
+
+
+def chart_path() -> Path:
+    """The folder of the Helm chart. Raises FileNotFoundError when it is missing."""
+    for folder in (_PACKAGE / "_data" / "helm", _PACKAGE.parent / "helm"):
+        if (folder / "Chart.yaml").is_file():
+            return folder
+    raise FileNotFoundError(f"the Helm chart is missing from the installation at {_PACKAGE}")

@@ -1,0 +1,1 @@
+"""Rendering for people: manifests and chart for Kubernetes, a compose file for Docker."""
