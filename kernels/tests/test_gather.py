@@ -137,12 +137,13 @@ def test_the_kernel_alone_never_follows_an_index_outside_the_table(
 
 
 def test_wrong_shapes_and_types_are_refused() -> None:
-    indices = np.array([0])
+    indices, floats = np.array([0]), np.zeros(1)
+    arguments: tuple[Any, ...] = (TABLE, floats, np.zeros(2, np.float32))
     with pytest.raises(ValueError, match=r"shape \(3,\); it must have that of a row, \(2,\), or"):
         ascend_ops.gather_add_relu(TABLE, indices, np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="the addend dtype float64; the table needs rows, and"):
         ascend_ops.gather_add_relu(TABLE, indices, np.zeros(2))
     with pytest.raises(TypeError, match="indices have dtype float64; use integers"):
-        ascend_ops.gather_add_relu(TABLE, np.zeros(1), np.zeros(2, np.float32))
+        ascend_ops.gather_add_relu(*arguments)
     with pytest.raises(TypeError, match="dtype float64 is not supported"):
         ascend_ops.gather_add_relu(TABLE.astype(np.float64), indices, np.zeros(2))

@@ -202,6 +202,31 @@ class Operator:
             _raise(code, error)
         self._give_back(call, arrays[-1])
 
+    def run_memory(
+        self, operands: list[tuple[int, int]], dtype: int, sizes: list[int], threads: int = 1
+    ) -> None:
+        """As `run`, on memory: address and bytes of each operand, and the ABI's number of the type.
+
+        For tensors of other libraries, without a copy. The memory must stay alive until the call
+        returns. LibraryError in a build for a SoC whose copies are whole blocks: it would read
+        and write beyond the end of what is given.
+        """
+        if self._whole_blocks:
+            raise LibraryError(
+                f"{self.name}: this build copies whole blocks of {BLOCK_BYTES} bytes, and tensors "
+                "end anywhere. Build for SoC family 2201 or 3510"
+            )
+        error, plan = _Error(), _Plan()
+        problem = _Problem(dtype, (ctypes.c_int64 * MAX_SIZES)(*sizes))
+        code = self._entry.contents.plan(problem, plan, error)
+        if not code and plan.core_count:
+            workspace = np.empty(plan.workspace_bytes, np.uint8)
+            memory = [*operands, (workspace.ctypes.data, workspace.nbytes)]
+            tensors = (_Tensor * len(memory))(*[_Tensor(*part) for part in memory])
+            code = _dispatcher().ascend_run(self._entry, problem, plan, tensors, threads, error)
+        if code:
+            _raise(code, error)
+
     def estimate(
         self, arrays: list[NDArray[Any]], dtype: np.dtype[Any], sizes: list[int]
     ) -> CycleEstimate:
