@@ -54,9 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     keep = Keeper(out, options.name, seed, runs, done)
     try:
         if options.jobs > 1:
-            whole = run_jobs(
-                [options.name, "--seed", str(seed), "--runs", str(runs)], out, options.jobs
-            )
+            chosen = [options.name, "--seed", str(seed), "--runs", str(runs), "--out", str(out)]
+            whole = run_jobs(chosen, options.jobs)
             done.update(read(out, options.name, seed))
         else:
             part, parts = options.part or (0, 1)
@@ -96,15 +95,16 @@ def part_of(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def run_jobs(chosen: Sequence[str], out: Path, count: int) -> Record:
+def run_jobs(chosen: Sequence[str], count: int) -> Record:
     """Share the missing runs among processes that write into one file."""
-    command = [sys.executable, "-m", "scripts.campaigns", *chosen, "--out", str(out)]
+    command = [sys.executable, "-m", "scripts.campaigns", *chosen]
     jobs = [
         subprocess.Popen([*command, "--part", f"{part}/{count}"], stdout=subprocess.DEVNULL)
         for part in range(count)
     ]
     try:
-        return {"ok": not any([job.wait() for job in jobs])}
+        codes = [job.wait() for job in jobs]
+        return {"ok": not any(codes)}
     except KeyboardInterrupt:
         for job in jobs:
             job.send_signal(signal.SIGTERM)

@@ -83,3 +83,14 @@ def test_the_seed_is_new_each_time_and_printed(
 def test_every_campaign_is_found_by_its_name() -> None:
     light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
     assert runner.names() == sorted([*light, "real_deploys", "real_kills"])
+
+
+def test_jobs_share_the_runs_and_each_is_made_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    arguments = ["config", "--seed", str(SEED), "--runs", "7", "--out", str(out), "--jobs", "3"]
+    code = runner.main(arguments)
+    summary = json.loads(capsys.readouterr().out)
+    made = [json.loads(line)["index"] for line in out.read_text().splitlines()]
+    assert (code, summary["runs"], sorted(made)) == (0, 7, list(range(7)))
