@@ -47,6 +47,12 @@ macro(ascend_add_tensorflow_front_end)
     add_library(ascend_tensorflow SHARED tensorflow/elementwise_ops.cc
                                          tensorflow/embedding_ops.cc
                                          tensorflow/gather_ops.cc)
+    foreach(folder name IN ZIP_LISTS ASCEND_EXTRA_OPERATORS ASCEND_EXTRA_NAMES)
+      if(EXISTS ${folder}/${name}_tensorflow.cc)
+        target_sources(ascend_tensorflow PRIVATE ${folder}/${name}_tensorflow.cc)
+      endif()
+    endforeach()
+    target_include_directories(ascend_tensorflow PRIVATE tensorflow)
     target_include_directories(ascend_tensorflow SYSTEM PRIVATE ${ASCEND_TENSORFLOW_INCLUDE})
     target_compile_definitions(ascend_tensorflow PRIVATE ${ASCEND_TENSORFLOW_DEFINITIONS})
     target_compile_options(ascend_tensorflow PRIVATE -Wall -O2)

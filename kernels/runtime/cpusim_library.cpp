@@ -11,8 +11,16 @@ extern const AscendOperator kSigmoid;
 extern const AscendOperator kSigmoidGrad;
 extern const AscendOperator kSigmoidNaive;
 
+// The operators of a user's own folders (ASCEND_EXTRA_OPERATORS).
+#define ASCEND_OPERATOR(symbol) extern const AscendOperator symbol;
+#include "extra_operators.inc"
+#undef ASCEND_OPERATOR
+
 namespace {
 const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kGatherAddRelu, &kSigmoid, &kSigmoidGrad,
+#define ASCEND_OPERATOR(symbol) &symbol,
+#include "extra_operators.inc"
+#undef ASCEND_OPERATOR
 #if CPUSIM_CHECKED
                                             &kSigmoidNaive  // to compare estimates with
 #endif

@@ -24,7 +24,16 @@ def _threads(elements: int) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), elements // ELEMENTS_A_THREAD))
 
 
-def _elementwise(operator: str, inputs: list[NDArray[Any]], variant: str | None) -> NDArray[Any]:
+def elementwise(
+    operator: str, inputs: list[NDArray[Any]], variant: str | None = None
+) -> NDArray[Any]:
+    """Any elementwise operator by its name, a user's own among them; arrays of one shape and dtype.
+
+    ValueError names the operators that there are when this is none of them.
+    """
+    operators = load_library(variant).operators
+    if operator not in operators:
+        raise ValueError(f"no operator is called {operator!r}; there are {', '.join(operators)}")
     first = inputs[0]
     for array in inputs:
         _check_dtype(operator, array)
@@ -35,7 +44,7 @@ def _elementwise(operator: str, inputs: list[NDArray[Any]], variant: str | None)
             )
     contiguous = [np.ascontiguousarray(array) for array in inputs]
     output = np.empty(first.shape, first.dtype)
-    load_library(variant).operators[operator].run(
+    operators[operator].run(
         [*contiguous, output], first.dtype, [first.size], _threads(first.size)
     )
     return output
@@ -134,7 +143,7 @@ def sigmoid(x: NDArray[Any], *, variant: str | None = None) -> NDArray[Any]:
 
     `variant` chooses the build, such as "checked". TypeError for another dtype.
     """
-    return _elementwise("sigmoid", [x], variant)
+    return elementwise("sigmoid", [x], variant)
 
 
 def sigmoid_grad(y: NDArray[Any], dy: NDArray[Any], *, variant: str | None = None) -> NDArray[Any]:
@@ -142,4 +151,4 @@ def sigmoid_grad(y: NDArray[Any], dy: NDArray[Any], *, variant: str | None = Non
 
     `y` and `dy` have one shape and dtype, and so has the result; ValueError otherwise.
     """
-    return _elementwise("sigmoid_grad", [y, dy], variant)
+    return elementwise("sigmoid_grad", [y, dy], variant)

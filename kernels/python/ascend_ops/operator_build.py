@@ -60,8 +60,9 @@ def build(settings: BuildSettings) -> Built:
         f"-DASCEND_TENSORFLOW={settings.tensorflow}",
         f"-DASCEND_NPU_ARCH={settings.npu_arch}",
         f"-DASCEND_EXTRA_OPERATORS={';'.join(map(str, settings.operators))}",
-        f"-DPython_EXECUTABLE={sys.executable}",
     ]
+    if settings.tensorflow != "OFF":
+        definitions.append(f"-DPython_EXECUTABLE={sys.executable}")
     generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={find_tool('ninja')}"]
     configure = [cmake, "-S", str(settings.source), "-B", str(settings.tree)]
     _run([*configure, *generator, *definitions], "configure")

@@ -4,6 +4,7 @@ Importing this module loads the op library, so that a SavedModel that uses the o
 afterwards; nothing is loaded when the library was built for another TensorFlow.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,12 @@ def _register_gradients() -> None:
 
 
 _register_gradients()
+
+
+def find_op(operator: str) -> Callable[..., Any] | None:
+    """The function of the op Ascend<Operator>, such as a user's own; None when there is none."""
+    function: Callable[..., Any] | None = getattr(_ops, f"ascend_{operator}", None)
+    return function
 
 
 def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = None) -> tf.Tensor:
