@@ -44,9 +44,7 @@ def elementwise(
             )
     contiguous = [np.ascontiguousarray(array) for array in inputs]
     output = np.empty(first.shape, first.dtype)
-    operators[operator].run(
-        [*contiguous, output], first.dtype, [first.size], _threads(first.size)
-    )
+    operators[operator].run([*contiguous, output], first.dtype, [first.size], _threads(first.size))
     return output
 
 
