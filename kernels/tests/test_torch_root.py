@@ -15,7 +15,7 @@ from ascend_ops.build_record import PACKAGE_DIR
 REPOSITORY = Path(__file__).resolve().parents[2]
 TORCH_ROOT = REPOSITORY / "scripts/torch-root"
 # The version of PyTorch, and what is skipped there: opcheck, and tracing, came later than 1.13.
-RELEASES = {"bookworm": ("1.13", 10), "trixie": ("2.6", 0)}
+RELEASES = {"bookworm": ("1.13", 9), "trixie": ("2.6", 0)}
 
 
 def make_root(release: str) -> Path:

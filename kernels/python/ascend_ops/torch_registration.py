@@ -1,8 +1,8 @@
 """Registering an operator with PyTorch: one account of it, for each version's way of doing so.
 
 PyTorch from 2.4 on has `torch.library.custom_op` with `register_fake` and `register_autograd`;
-before, the same is built from `torch.library.Library` and an autograd function that dispatches
-below autograd. Everything above this module is the same for both.
+before, the same is built from `torch.library.Library` and an autograd function. Everything above
+this module is the same for both.
 """
 
 from collections.abc import Callable
@@ -49,13 +49,12 @@ def _register_custom_op(operator: TorchOperator) -> None:
 
 
 def _autograd_function(operator: TorchOperator) -> Callable[..., Any]:
-    """The operator with a derivative: its forward pass is the operator itself, below autograd."""
+    """The operator with a derivative, for CPU tensors."""
 
     class Function(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be missing
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
-                output = getattr(getattr(torch.ops, NAMESPACE), operator.name)(*arguments)
+            output = operator.compute(*arguments)
             operator.save(ctx, arguments, output)
             return output
 
@@ -74,6 +73,7 @@ def _register_library(operator: TorchOperator) -> None:
     library.define(operator.name + operator.schema)
     library.impl(operator.name, operator.compute, "CPU")
     library.impl(operator.name, operator.fake, "Meta")
+    library.impl(operator.name, operator.fake, "AutogradMeta")
     library.impl(operator.name, _autograd_function(operator), "AutogradCPU")
 
 
