@@ -244,6 +244,12 @@ def _profile(arguments: argparse.Namespace, console: Console) -> Outcome:
     return profile(arguments)
 
 
+def _render(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.render import render
+
+    return render(load_project(arguments), arguments)
+
+
 def _completion(arguments: argparse.Namespace, console: Console) -> Outcome:
     import shtab
 
@@ -283,6 +289,7 @@ COMMANDS: dict[str, Command] = {
     "kernels": _kernels,
     "model": _model,
     "profile": _profile,
+    "render": _render,
     "completion": _completion,
     "version": _version,
 }

@@ -97,6 +97,12 @@ def _choice(**actions: tuple[str, Extra]) -> Extra:
 _reason = _one("--reason", default="", help="kept in the journal")
 _release = _one("release", nargs="?", metavar="RELEASE", help="like r12 (default: what serves)")
 
+_rendered = _both(
+    _one("--release", default="r1", metavar="NAME", help="its release (default: r1)"),
+    _one("--image", default=None, metavar="IMAGE", help="instead of app.image"),
+    _one("--to", default=None, metavar="PATH", help="where to write (default: the output)"),
+)
+
 COMMANDS: tuple[tuple[str, str, Extra], ...] = (
     (
         "init",
@@ -155,6 +161,15 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
                 "compare the stored measurements of two releases",
                 _both(_one("a", metavar="A"), _one("b", metavar="B")),
             ),
+        ),
+    ),
+    (
+        "render",
+        "write the service for other tools",
+        _choice(
+            manifests=("objects of Kubernetes, for kubectl apply", _rendered),
+            chart=("the Helm chart, with values for this service", _rendered),
+            compose=("a file for docker compose", _rendered),
         ),
     ),
     ("approve", "approve what the open rollout waits for", _reason),

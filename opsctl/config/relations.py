@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsctl.config import placeholders, promql
+from opsctl.config import kubernetes_rules, placeholders, promql
 from opsctl.config import settings as s
 from opsctl.config.nodes import MapNode
 from opsctl.config.problems import Problems, nearest, shown
@@ -332,6 +332,10 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.Hook: _hook,
     s.Notification: _notification,
     s.Local: _local,
+    s.Npu: kubernetes_rules.npu,
+    s.Gateway: kubernetes_rules.gateway,
+    s.Kubernetes: kubernetes_rules.kubernetes,
+    s.Compose: kubernetes_rules.compose,
     s.Service: _service,
     s.Config: _config,
 }

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsctl.config.compose import Compose as Compose
 from opsctl.config.fields import Section, key, section
+from opsctl.config.kubernetes import Autoscaling as Autoscaling
+from opsctl.config.kubernetes import Gateway as Gateway
+from opsctl.config.kubernetes import Kubernetes as Kubernetes
+from opsctl.config.kubernetes import Npu as Npu
 from opsctl.config.measuring import Bench as Bench
 from opsctl.config.measuring import Gate as Gate
 from opsctl.config.measuring import Prometheus as Prometheus
@@ -28,6 +33,9 @@ class App(Section):
         doc="Command of one replica; {python} {port} {health_port} {model} {release} {replica}"
         " are filled in.",
         example=("{python}", "main.py", "--port", "{port}"),
+    )
+    image: str | None = key(
+        None, doc="Image of a replica on target `docker`: NAME:TAG or NAME@sha256:DIGEST."
     )
     build: tuple[str, ...] = key((), doc="Command run once in the release's copy of the folder.")
     build_timeout_s: float = key(600.0, doc="Time limit of `build`.", low=1)
@@ -240,6 +248,8 @@ class Service(Section):
     notifications: tuple[Notification, ...] = key((), doc="Webhooks.")
     retention: Retention = key(factory=Retention, doc="What is kept.")
     local: Local = key(factory=Local, doc="Settings of target `local`.")
+    kubernetes: Kubernetes = key(factory=Kubernetes, doc="Settings of Kubernetes.")
+    compose: Compose = key(factory=Compose, doc="What `opsctl render compose` writes.")
 
 
 @section

@@ -48,7 +48,10 @@ def render(project: Project, release: str, image: str) -> str:
     )
     environment.filters["yaml"] = compose_yaml
     context: dict[str, Any] = {
-        **settings.__dict__,
+        "balancer_image": settings.balancer_image,
+        "port": settings.port,
+        "npu": settings.npu,
+        "health_path": settings.health_path,
         "memory_limit": memory(settings.memory_limit_mb),
         "memory_reserved": memory(settings.memory_reserved_mb),
         "service": project.service_name,

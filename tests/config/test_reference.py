@@ -88,11 +88,13 @@ def test_every_key_is_read_somewhere_in_the_code() -> None:
 def test_the_full_example_of_the_tests_sets_every_key() -> None:
     shown = {re.sub(r"\[\d+\]|\.(web|production|staging)\b", "", place.path) for place in PLACES}
     named = {re.sub(r"\.(API_TOKEN|DB_PASSWORD|SIGNING_KEY)\b", "", path) for path in shown}
-    # Exactly one of a secret's keys may be set, and `body` excludes `requests_file`.
+    # Exactly one of a secret's keys may be set; `body` excludes `requests_file`, and a static
+    # virtual NPU excludes Volcano.
     assert {key.path for key in KEYS} - named == {
         "services.bench.body",
         "services.gate.prometheus.token.file",
         "services.gate.prometheus.token.command",
+        "services.kubernetes.npu.volcano_queue",
         "services.notifications.secret.file",
         "services.notifications.secret.command",
     }
