@@ -196,6 +196,12 @@ def _bench(arguments: argparse.Namespace, console: Console) -> Outcome:
     project = _project(arguments, console)
     if arguments.action == "compare":
         return bench.compare(project, arguments.a, arguments.b)
+    if arguments.action == "trend":
+        return bench.trend(project)
+    if arguments.action == "record":
+        from opsctl.commands.record import record
+
+        return record(project, console, arguments)
     return bench.run(project, console, arguments.release)
 
 

@@ -63,6 +63,22 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: above 0, at most 1")
+    return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of things: 1 or more")
+    return int(text)
+
+
 def _nothing(parser: Parser) -> None:
     return None
 
@@ -102,6 +118,16 @@ _rendered = _both(
     _one("--image", default=None, metavar="IMAGE", help="instead of app.image"),
     _one("--to", default=None, metavar="PATH", help="where to write (default: the output)"),
 )
+
+_recorded = _both(
+    _one("file", metavar="FILE", help="a new file of JSON lines"),
+    _one("--share", type=_share, default=1.0, metavar="X", help="of the requests (default: 1.0)"),
+    _one("--count", type=_whole, default=1000, metavar="N", help="requests (default: 1000)"),
+    _one("--seconds", type=_seconds, default=60.0, metavar="S", help="at most (default: 60)"),
+    _one("--max-mb", type=_seconds, default=64.0, metavar="MB", help="at most (default: 64)"),
+    _one("--redact", action="append", default=[], metavar="PATH",
+         help="blank this field too, like instances.*.user"),
+)  # fmt: skip
 
 COMMANDS: tuple[tuple[str, str, Extra], ...] = (
     (
@@ -154,13 +180,15 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
     ("health", "whether the service is well, check by check", _nothing),
     (
         "bench",
-        "measure a release, or compare two measurements",
+        "measure releases, compare measurements, record users' requests",
         _choice(
             run=("measure a release that runs", _release),
             compare=(
                 "compare the stored measurements of two releases",
                 _both(_one("a", metavar="A"), _one("b", metavar="B")),
             ),
+            trend=("latency over the releases, and with which it changed", _nothing),
+            record=("sample users' requests into a file that benchmarks replay", _recorded),
         ),
     ),
     (

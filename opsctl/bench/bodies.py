@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsctl.bench.recorded import WHOLE
 from opsctl.config import settings
 from opsctl.errors import ConfigError
 from opsctl.model import Endpoint
@@ -33,10 +34,24 @@ def load_bodies(bench: settings.Bench, root: Path) -> Bodies:
     """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed."""
     if bench.requests_file is not None:
         items = read_items(root / bench.requests_file)
+        if WHOLE in (items[0] if isinstance(items[0], dict) else ()):
+            return Bodies({1: _whole_bodies(items, bench)})
         return Bodies({size: _batches(items, size) for size in bench.batch_sizes})
     if bench.body is None:
         return Bodies({1: (b"",)})
     return Bodies({1: (_encode(bench.body),)})
+
+
+def _whole_bodies(items: Sequence[object], bench: settings.Bench) -> tuple[bytes, ...]:
+    """Bodies that were recorded whole (see `opsctl.bench.recorded`)."""
+    if bench.batch_sizes != (1,):
+        raise ConfigError(
+            f"bench.requests_file {bench.requests_file} holds whole bodies, not `instances`",
+            why="no batches can be cut from them",
+            next_step="Set bench.batch_sizes to [1].",
+        )
+    bodies = [item[WHOLE] for item in items if isinstance(item, dict) and WHOLE in item]
+    return tuple(_encode(body) for body in bodies)
 
 
 def read_items(path: Path) -> list[object]:

@@ -19,6 +19,10 @@ from opsctl.model import Json
 
 PERCENTILES = (50.0, 90.0, 99.0)
 
+LOAD_KEYS = ("path", "method", "rate_per_s", "arrivals", "interleave", "connections",
+             "requests_file", "body")  # fmt: skip
+"""Settings of `bench` that change what latency means."""
+
 CONFIDENCE = 0.95
 """Of each ratio's bounds; each report's percentile gets half of the rest."""
 
@@ -82,8 +86,15 @@ def _shown(ratio: float | None) -> str:
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
     """Compare two reports of `bench run` or of gates (their candidates), as read from JSON.
 
-    Raises ConfigError when they have no batch size in common.
+    Raises ConfigError when one is no such report, or they have no batch size in common.
     """
+    for report in (before, after):
+        if not {"batch_sizes", "machine", "bench"} <= set(report):
+            raise ConfigError(
+                "a file is no measurement",
+                why=f"it holds {', '.join(list(report)[:5]) or 'nothing'}",
+                next_step="Name files of `opsctl bench run`, or gate reports.",
+            )
     common = [size for size in before["batch_sizes"] if size in after["batch_sizes"]]
     if not common:
         raise ConfigError(
@@ -109,8 +120,7 @@ def _cautions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     if first["id"] != second["id"]:
         differing = [key for key in first if first[key] != second.get(key) and key != "id"]
         result.append(f"different machines ({', '.join(differing)}): the ratio means little")
-    keys = ("path", "method", "rate_per_s", "arrivals", "connections", "requests_file", "body")
-    changed = [key for key in keys if before["bench"][key] != after["bench"][key]]
+    changed = [key for key in LOAD_KEYS if before["bench"].get(key) != after["bench"].get(key)]
     if changed:
         result.append(f"different load (bench.{', bench.'.join(changed)})")
     return result

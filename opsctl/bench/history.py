@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from opsctl.bench.comparison import LOAD_KEYS
 from opsctl.bench.stats import Floats
 from opsctl.model import Json
 
@@ -69,11 +70,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Trend:
-    """All series of the newest report's machine; `left_out` reports came from other machines."""
+    """All series of the newest report's machine and load.
+
+    `left_out` reports came from other machines, `other_load` from this one under another load.
+    """
 
     machine: str
     left_out: int
     series: tuple[Series, ...]
+    other_load: int = 0
+    count: int = 0
+    """Reports in the series."""
 
     def to_dict(self) -> Json:
         return {
@@ -81,6 +88,8 @@ class Trend:
             "kind": "trend",
             "machine": self.machine,
             "left_out": self.left_out,
+            "other_load": self.other_load,
+            "reports": self.count,
             "series": [one.to_dict() for one in self.series],
         }
 
@@ -89,8 +98,11 @@ class Trend:
         rows = []
         if self.left_out:
             rows.append(f"caution: {self.left_out} reports of other machines are left out")
+        if self.other_load:
+            rows.append(f"caution: {self.other_load} reports under another load are left out")
         for one in self.series:
-            shown = " ".join(f"{value:.3g}" for value in one.values_ms)
+            named = zip(one.releases, one.values_ms, strict=True)
+            shown = " ".join(f"{name} {value:.3g}".strip() for name, value in named)
             rows.append(f"batch {one.batch_size:>3} {one.metric}: {shown}")
             rows += [
                 f"    changed with {change.release or f'report {change.index + 1}'}: "
@@ -103,16 +115,24 @@ class Trend:
 def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
     """The trend over reports of `bench run` or of gates (their candidates), in any order.
 
-    Figures of different machines are never put in one series.
+    Figures of different machines, or of different loads, are never put in one series.
     """
     ordered = sorted(reports, key=lambda report: float(report["started"]))
     if not ordered:
         return Trend("", 0, ())
     machine = ordered[-1]["machine"]["id"]
     same = [report for report in ordered if report["machine"]["id"] == machine]
+    elsewhere = len(ordered) - len(same)
+    load = _load(same[-1])
+    alike = [report for report in same if _load(report) == load]
+    other_load, same = len(same) - len(alike), alike
     sizes = sorted({size for report in same for size in report["batch_sizes"]}, key=int)
     series = tuple(_series(same, size, metric) for size in sizes for metric in METRICS)
-    return Trend(machine, len(ordered) - len(same), series)
+    return Trend(machine, elsewhere, series, other_load, len(same))
+
+
+def _load(report: Mapping[str, Any]) -> list[Any]:
+    return [report["bench"].get(key) for key in LOAD_KEYS]
 
 
 def _series(reports: Sequence[Mapping[str, Any]], size: str, metric: str) -> Series:

@@ -1,12 +1,14 @@
-"""bench run and compare: measurements of a release, kept beside the service's other state.
+"""bench run, compare and trend: measurements of releases, kept beside the service's other state.
 
-benchmarks/r12/<unix seconds>.json
+benchmarks/r12/<unix seconds>.json     by `bench run`
+reports/0007/gate-1.json               by the gate of rollout 7, whose candidate is in 0007.json
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 from opsctl.commands.outcome import Outcome
@@ -37,7 +39,8 @@ def run(project: Project, console: Console, release: str | None) -> Outcome:
     seed = random.randrange(SEED_MAX) if bench.seed is None else bench.seed
     request = BenchRequest(endpoints[0], bench, project.root, seed, pid=pid, release=chosen)
     report = measure(request, tell=console.tell, interrupt=lambda: None).to_dict()
-    path = _folder(project, chosen) / f"{int(look.clock.now())}.json"
+    path = _runs(project) / chosen / f"{int(look.clock.now())}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(report, indent=1))
     lines = [*_table(report), f"kept as {path}"]
     return Outcome(0, {"outcome": "measured", "exit_code": 0, **report}, "\n".join(lines))
@@ -52,6 +55,32 @@ def compare(project: Project, a: str, b: str) -> Outcome:
     return Outcome(0, data, "\n".join(comparison.lines()))
 
 
+def trend(project: Project) -> Outcome:
+    """Latency over the releases, from `bench run` and from gates: never both in one series, as
+    another load makes other figures."""
+    from opsctl.bench import trend as trend_of
+
+    runs = [_read(path) for path in sorted(_runs(project).glob("*/*.json"))]
+    found = {"runs": trend_of(runs), "gates": trend_of(list(_gates(project)))}
+    titles = {"runs": "measurements (opsctl bench run)", "gates": "gates of rollouts (candidates)"}
+    lines = []
+    for source, one in found.items():
+        lines.append(f"{titles[source]}: {one.count}")
+        lines += [f"  {line}" for line in one.lines()]
+    data = {source: one.to_dict() for source, one in found.items()}
+    return Outcome(0, {"outcome": "ok", "exit_code": 0, **data}, "\n".join(lines))
+
+
+def _gates(project: Project) -> Iterator[Json]:
+    """The reports of all gates that measured, with their candidate's name."""
+    for path in sorted((project.service_dir / "reports").glob("[0-9]*/gate-*.json")):
+        report = path.parent.with_suffix(".json")
+        if report.is_file():
+            gate = _read(path)
+            if any(arms["candidate"]["requests"] for arms in gate["batch_sizes"].values()):
+                yield {**gate, "release": _read(report)["candidate"]}
+
+
 def _bench(project: Project) -> Bench:
     if project.service.bench is None:
         raise ConfigError(
@@ -61,24 +90,34 @@ def _bench(project: Project) -> Bench:
     return project.service.bench
 
 
-def _folder(project: Project, release: str) -> Path:
-    return project.service_dir / "benchmarks" / release
+def _runs(project: Project) -> Path:
+    return project.service_dir / "benchmarks"
 
 
 def _stored(project: Project, name: str) -> Json:
+    """A file, or the newest measurement of a release: by `bench run`, else by its gate."""
     path = Path(name)
-    if not path.is_file():
-        kept = sorted(_folder(project, name).glob("*.json"))
-        if not kept:
-            raise ConfigError(
-                f"there is no measurement of {name}",
-                next_step=f"Run: opsctl bench run {name} (while it runs)",
-            )
-        path = kept[-1]
+    if path.is_file():
+        return _read(path)
+    kept = sorted((_runs(project) / name).glob("*.json"))
+    if kept:
+        return _read(kept[-1])
+    gates = [gate for gate in _gates(project) if gate["release"] == name]
+    if gates:
+        return gates[-1]
+    raise ConfigError(
+        f"there is no measurement of {name}",
+        next_step=f"Run: opsctl bench run {name} (while it runs)",
+    )
+
+
+def _read(path: Path) -> Json:
     try:
         report: Json = json.loads(path.read_text())
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is no measurement", why=str(error)) from error
+    if not isinstance(report, dict):
+        raise ConfigError(f"{path} is no measurement", why="it holds no JSON object")
     return report
 
 

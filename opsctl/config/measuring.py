@@ -18,7 +18,12 @@ class Bench(Section):
     path: str = key(doc="Path that is measured.", example="/v1/models/m:predict")
     method: str = key("POST", doc="HTTP method.", choices=("GET", "POST"))
     requests_file: str | None = key(
-        None, doc="JSON lines, one `instances` item each; batches are cut from them."
+        None, doc="JSON lines, one `instances` item each, of which batches are cut; or a recording."
+    )
+    redact: tuple[str, ...] = key(
+        (),
+        doc="Fields that `opsctl bench record` blanks: dotted, * for every item.",
+        example=("instances.*.user",),
     )
     body: Any = key(None, doc="JSON body for services without `instances` (batch size 1 only).")
     batch_sizes: tuple[int, ...] = key(

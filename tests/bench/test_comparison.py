@@ -62,3 +62,8 @@ def test_bounds_of_a_percentile_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_a_small_sample_has_no_bound_for_p99() -> None:
     assert bounds_ms(histogram([0.01] * 50, 5.0), 99.0)[1] is None
+
+
+def test_files_that_are_no_measurement_are_refused() -> None:
+    with pytest.raises(ConfigError, match="is no measurement"):
+        compare(report(), {"format": 1, "kind": "trend"})

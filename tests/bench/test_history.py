@@ -12,12 +12,15 @@ from opsctl.bench.history import change_points, trend
 RANDOM = np.random.default_rng(11)
 
 
-def report(number: int, p50_ms: float, machine: str = "a") -> dict[str, Any]:
+def report(
+    number: int, p50_ms: float, machine: str = "a", rate_per_s: float = 100.0
+) -> dict[str, Any]:
     arm = {"p50_ms": p50_ms, "p99_ms": 3.0}
     return {
         "started": float(number),
         "release": f"r{number}",
         "machine": {"id": machine},
+        "bench": {"path": "/", "rate_per_s": rate_per_s},
         "batch_sizes": {"1": {"candidate": arm}, "16": {"candidate": arm}},
     }
 
@@ -72,3 +75,13 @@ def test_the_same_reports_give_the_same_trend() -> None:
     values = np.exp(RANDOM.normal(0, 0.05, 12)).tolist()
     reports = [report(number, value) for number, value in enumerate(values)]
     assert trend(reports).to_dict() == trend(reports[::-1]).to_dict()
+
+
+def test_reports_under_another_load_are_left_out_and_counted() -> None:
+    found = trend([report(1, 2.0, rate_per_s=50.0), report(2, 2.0), report(3, 2.1)])
+    assert (found.left_out, found.other_load, found.count) == (0, 1, 2)
+    assert found.series[0].releases == ("r2", "r3")
+    assert found.lines()[:2] == [
+        "caution: 1 reports under another load are left out",
+        "batch   1 p50_ms: r2 2 r3 2.1",
+    ]

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from opsctl.resources import template_path
-from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME
+from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, RECORD_SOCKET_NAME
 from opsctl.targets.supervisor.run_settings import RunSettings
 
 BUFSIZE_BYTES = 131_072
@@ -104,6 +104,7 @@ def _render(
         frame=frame,
         state=state,
         admin_socket=ADMIN_SOCKET_NAME,
+        record_socket=RECORD_SOCKET_NAME,
         threads=min(os.cpu_count() or 1, THREADS_MAX),
         maxconn=_maxconn(),
         bufsize=BUFSIZE_BYTES,

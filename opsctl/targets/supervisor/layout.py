@@ -7,6 +7,9 @@ from pathlib import Path
 
 SOCKET_NAME = "supervisor.sock"
 ADMIN_SOCKET_NAME = "admin.sock"
+RECORD_SOCKET_NAME = "record.sock"
+"""Where HAProxy tells of requests while they are recorded."""
+
 HELD_FOLDERS = ("run", "logs", "releases", "models", "secrets")
 """What the target holds and `down` removes; journal and reports stay as the record of it."""
 
