@@ -42,10 +42,16 @@ class Launch:
     cpus: tuple[int, ...] = ()
     stop_timeout_s: float = 30.0
     health: Health = field(default_factory=Health)
+    image: str = ""
+    """The image by digest, on targets whose replicas are containers."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """Limits and devices of its containers (opsctl.targets.docker.container)."""
 
     def to_dict(self) -> Json:
+        # Not told where they say nothing: digests of releases without a container stay the same.
+        own = {k: v for k, v in vars(self).items() if v or k not in ("image", "container")}
         return {
-            **self.__dict__,
+            **own,
             "command": list(self.command),
             "env": dict(self.env),
             "secrets": list(self.secrets),

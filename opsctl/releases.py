@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from opsctl.config.settings import Project
 from opsctl.content import Manifest, copy_entries, differing, freeze, manifest_digest
@@ -26,6 +24,7 @@ from opsctl.files import sync_folder, write_atomically
 from opsctl.model import Json
 from opsctl.release import ModelArtefact, Release
 from opsctl.release_build import run_build
+from opsctl.release_changes import config_changes, is_name, model_change, number_of
 from opsctl.release_sources import Sources, launch_of, read_sources
 from opsctl.release_store import Interrupt, Tell, never
 from opsctl.secrets import SecretStore
@@ -35,8 +34,6 @@ MEGABYTE = 1 << 20
 
 OWNER_ONLY = 0o700
 """Copies lose the modes of their sources, which may have been for their owner alone."""
-
-_NAME = re.compile(r"r[1-9][0-9]{0,8}")
 
 
 class LocalReleaseStore:
@@ -60,7 +57,7 @@ class LocalReleaseStore:
         self._clear_unfinished()
         sources = read_sources(project, interrupt)
         self._require_space(project, sources)
-        self._raise_last(_number(name))
+        self._raise_last(number_of(name))
         try:
             release = self._make(project, name, sources, tell=tell, interrupt=interrupt)
             release = replace(release, created_by=actor)
@@ -120,7 +117,7 @@ class LocalReleaseStore:
 
     def reserve(self, name: str) -> None:
         """Take a number for good: no later release gets it, even if this one is never built."""
-        self._raise_last(_number(name))
+        self._raise_last(number_of(name))
 
     def altered(self, name: str) -> Mapping[str, Sequence[str]]:
         """Paths of the release's copy that differ from what was built; empty when untouched."""
@@ -142,9 +139,8 @@ class LocalReleaseStore:
             "release": name,
             "digest": {"from": old.digest if old else None, "to": new.digest},
             "app": files,
-            "model": _change(old.model.to_dict() if old and old.model else None,
-                             new.model.to_dict() if new.model else None),
-            "config": _config_changes(old, new),
+            "model": model_change(old, new),
+            "config": config_changes(old, new),
         }  # fmt: skip
 
     def _make(
@@ -236,12 +232,12 @@ class LocalReleaseStore:
         names = [
             folder.name
             for folder in _folders(self._releases)
-            if _NAME.fullmatch(folder.name) and (folder / "release.json").exists()
+            if is_name(folder.name) and (folder / "release.json").exists()
         ]
-        return tuple(sorted(names, key=_number))
+        return tuple(sorted(names, key=number_of))
 
     def _last(self) -> int:
-        numbers = [_number(name) for name in self._complete()]
+        numbers = [number_of(name) for name in self._complete()]
         with contextlib.suppress(FileNotFoundError, ValueError):
             numbers.append(int((self._releases / "last").read_text()))
         return max(numbers, default=0)
@@ -263,46 +259,12 @@ class LocalReleaseStore:
         return manifests
 
     def _directory(self, name: str) -> Path:
-        _number(name)
+        number_of(name)
         return self._releases / name
 
 
 def _folders(directory: Path) -> list[Path]:
     return sorted(p for p in directory.iterdir() if p.is_dir()) if directory.exists() else []
-
-
-def _number(name: str) -> int:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} is no name of a release",
-            why="releases are called r1, r2, …",
-            next_step="Run: opsctl releases list",
-        )
-    return int(name[1:])
-
-
-def _config_changes(old: Release | None, new: Release) -> dict[str, Json]:
-    before = old.launch.to_dict() if old else {}
-    after = new.launch.to_dict()
-    # Paths of the release's own copy differ between any two releases, which says nothing.
-    keys = sorted({*before, *after} - {"directory", "model_path"})
-    changes = {key: _change(*_differing(before.get(key), after.get(key))) for key in keys}
-    return {key: change for key, change in changes.items() if change is not None}
-
-
-def _differing(old: Any, new: Any) -> tuple[Any, Any]:
-    """Both values; of two maps only the entries that differ."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return old, new
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return (
-        {name: old[name] for name in names if name in old},
-        {name: new[name] for name in names if name in new},
-    )
-
-
-def _change(old: Any, new: Any) -> Any:
-    return None if old == new else {"from": old, "to": new}
 
 
 def _write_json(path: Path, value: Json) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsctl.config import kubernetes_rules, placeholders, promql
+from opsctl.config import docker_rules, kubernetes_rules, placeholders, promql
 from opsctl.config import settings as s
 from opsctl.config.nodes import MapNode
 from opsctl.config.problems import Problems, nearest, shown
@@ -332,6 +332,8 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.Hook: _hook,
     s.Notification: _notification,
     s.Local: _local,
+    s.Docker: docker_rules.docker,
+    s.Npus: docker_rules.npus,
     s.Npu: kubernetes_rules.npu,
     s.Gateway: kubernetes_rules.gateway,
     s.Kubernetes: kubernetes_rules.kubernetes,

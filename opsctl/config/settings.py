@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.config.compose import Compose as Compose
+from opsctl.config.containers import Docker as Docker
+from opsctl.config.containers import Npus as Npus
 from opsctl.config.fields import Section, key, section
 from opsctl.config.kubernetes import Autoscaling as Autoscaling
 from opsctl.config.kubernetes import Gateway as Gateway
@@ -22,6 +24,7 @@ from opsctl.config.measuring import Gate as Gate
 from opsctl.config.measuring import Prometheus as Prometheus
 from opsctl.config.measuring import PrometheusQuery as PrometheusQuery
 from opsctl.config.secret_source import SecretSource as SecretSource
+from opsctl.config.tls import Tls as Tls
 
 
 @section
@@ -30,12 +33,12 @@ class App(Section):
 
     directory: str = key(doc="Folder of the application, copied into each release.", example="app")
     command: tuple[str, ...] = key(
-        doc="Command of one replica; {python} {port} {health_port} {model} {release} {replica}"
-        " are filled in.",
+        doc="Command of one replica; {python} {host} {port} {health_port} {model} {release}"
+        " {replica} are filled in.",
         example=("{python}", "main.py", "--port", "{port}"),
     )
     image: str | None = key(
-        None, doc="Image of a replica on target `docker`: NAME:TAG or NAME@sha256:DIGEST."
+        None, doc="Image of a replica on docker and kubernetes: NAME:TAG or NAME@sha256:DIGEST."
     )
     build: tuple[str, ...] = key((), doc="Command run once in the release's copy of the folder.")
     build_timeout_s: float = key(600.0, doc="Time limit of `build`.", low=1)
@@ -46,8 +49,7 @@ class App(Section):
     )
     env: Mapping[str, str] = key(factory=dict, doc="Environment variables of a replica.")
     secrets: Mapping[str, SecretSource] = key(
-        factory=dict,
-        doc="Secret environment variables, by where their values come from.",
+        factory=dict, doc="Secret environment variables, by where their values come from."
     )
     stop_timeout_s: float = key(30.0, doc="SIGTERM to SIGKILL, after the drain.", low=0.1)
 
@@ -134,10 +136,7 @@ class Strategy(Section):
     promote_approval: bool = key(False, doc="Wait for `opsctl approve` before full traffic.")
     promote_hold_s: float = key(5.0, doc="Live limits watched after full traffic.", low=0)
     max_error_rate: float = key(
-        0.01,
-        doc="User-visible errors of the candidate that stop a rollout.",
-        low=0,
-        high=1,
+        0.01, doc="User-visible errors of the candidate that stop a rollout.", low=0, high=1
     )
     min_requests: int = key(20, doc="User requests before `max_error_rate` judges.", low=1)
     drain_timeout_s: float = key(30.0, doc="Longest wait for connections to finish.", low=0)
@@ -196,14 +195,6 @@ class Retention(Section):
 
 
 @section
-class Tls(Section):
-    """TLS at the front door; files that change are reloaded without dropping a connection."""
-
-    certificate: str = key(doc="PEM file: certificate chain.", example="tls/cert.pem")
-    private_key: str = key(doc="PEM file: private key.", example="tls/key.pem")
-
-
-@section
 class Local(Section):
     """Target `local`: processes of this machine."""
 
@@ -223,8 +214,7 @@ class Local(Section):
     tls: Tls | None = key(None, doc="Certificate files of the front door.")
     request_timeout_s: float = key(60.0, doc="Longest time a replica may take to answer.", low=1)
     retry_requests: bool = key(
-        True,
-        doc="Whether the balancer sends a request again when a replica died without answer.",
+        True, doc="Whether the balancer sends a request again when a replica died without answer."
     )
     log_max_mb: int = key(20, doc="Size at which a log file is rotated.", low=1)
     log_files: int = key(5, doc="Rotated log files kept.", low=1)
@@ -250,13 +240,14 @@ class Service(Section):
     local: Local = key(factory=Local, doc="Settings of target `local`.")
     kubernetes: Kubernetes = key(factory=Kubernetes, doc="Settings of Kubernetes.")
     compose: Compose = key(factory=Compose, doc="What `opsctl render compose` writes.")
+    docker: Docker = key(factory=Docker, doc="Settings of target `docker`.")
 
 
 @section
 class Environment(Section):
     """A named target with overrides."""
 
-    target: str = key("local", doc="Where it runs.", choices=("local",))
+    target: str = key("local", doc="Where it runs.", choices=("docker", "local"))
     overrides: Mapping[str, Any] = key(
         factory=dict,
         doc="Keys of services to replace, by service name (`*` for all).",

@@ -36,7 +36,20 @@ def _local(project: Project) -> Place:
     return Place(LocalTarget(project), FolderStorage(project.service_dir), releases)
 
 
-OPENERS: Mapping[str, Callable[[Project], Place]] = {"local": _local}
+def _docker(project: Project) -> Place:
+    from opsctl.targets.docker.place import target_of
+
+    target = target_of(project)
+
+    def releases() -> ReleaseStore:
+        from opsctl.targets.docker.place import releases_of
+
+        return releases_of(target)
+
+    return Place(target, target.storage, releases)
+
+
+OPENERS: Mapping[str, Callable[[Project], Place]] = {"docker": _docker, "local": _local}
 
 
 def open_place(project: Project) -> Place:

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.docker_stage import DockerStage
 from tests.contract.local_stage import LocalStage
 from tests.contract.stage import Holder, Stage
 
-STAGES = {"local": LocalStage}
+STAGES = (
+    pytest.param(LocalStage, id="local"),
+    pytest.param(DockerStage, id="docker", marks=[pytest.mark.docker, pytest.mark.long]),
+)
 
 
-@pytest.fixture(params=sorted(STAGES))
+@pytest.fixture(params=STAGES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    made = STAGES[request.param](tmp_path / "project")
+    made = request.param(tmp_path / "project")
     yield made
     made.clear()
 

@@ -108,7 +108,8 @@ async def main() -> None:
     ended = asyncio.Event()
     port = int(os.environ.get("APP_PORT", os.environ["OPSCTL_PORT"]))
     health_port = int(os.environ.get("APP_HEALTH_PORT", os.environ["OPSCTL_HEALTH_PORT"]))
-    servers = [await loop.create_server(Connection, "127.0.0.1", p) for p in {port, health_port}]
+    host = os.environ.get("OPSCTL_HOST", "127.0.0.1")
+    servers = [await loop.create_server(Connection, host, p) for p in {port, health_port}]
     print(f"listening on {port} and {health_port}", flush=True)
     if "APP_IGNORE_TERM" in os.environ:
         loop.add_signal_handler(signal.SIGTERM, lambda: None)

@@ -267,6 +267,9 @@ class Supervisor:
         self._save()
         await self._removals.all_at_once(self._settings.drain_timeout_s)
         await self._balancer.stop()
+        self._end_of_service()
+
+    def _end_of_service(self) -> None:
         # While we hold the lock: whoever waits for it finds that there is nothing to do.
         shutil.rmtree(self._layout.run, ignore_errors=True)
         self._end()

@@ -92,6 +92,11 @@ def load(layout: Layout, release: str) -> Launch:
             why=str(error),
             next_step="Deploy again, or roll back to a release of: opsctl releases list",
         ) from error
+    return of_dict(release, data, secrets)
+
+
+def of_dict(release: str, data: Mapping[str, Any], secrets: Mapping[str, str]) -> Launch:
+    """The `launch` part of a release.json with the values of its secrets."""
     return Launch(
         release=release,
         command=tuple(data["command"]),

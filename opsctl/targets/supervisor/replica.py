@@ -145,7 +145,7 @@ class ReplicaRunner:
                 process.signal(signal.SIGKILL)
                 await process.wait(KILL_WAIT_S)
         if process is not None:
-            kill_session(process.pid)
+            self._end_rest(process)
         self.memory.release()
         self._say("exited", "stopped")
 
@@ -154,7 +154,7 @@ class ReplicaRunner:
         if self.process is not None and self.process.running:
             self._kill_reason = reason
             self.process.signal(signal.SIGKILL)
-            kill_session(self.process.pid)
+            self._end_rest(self.process)
 
     async def _keep_running(self) -> None:
         while True:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from opsctl.errors import OpsctlError
@@ -24,7 +24,7 @@ async def serve(supervisor: Supervisor) -> asyncio.Server:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                answer = await _answer(supervisor, line)
+                answer = await answer_to(line, lambda request: called(supervisor, request))
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
@@ -37,9 +37,10 @@ async def serve(supervisor: Supervisor) -> asyncio.Server:
     return await asyncio.start_unix_server(talk, SOCKET_NAME, limit=LINE_MAX_BYTES)
 
 
-async def _answer(supervisor: Supervisor, line: bytes) -> Json:
+async def answer_to(line: bytes, call: Callable[[Mapping[str, Any]], Awaitable[Json]]) -> Json:
+    """What a request is answered with: what `call` returns, or the error that it raises."""
     try:
-        return {"ok": True, **await _called(supervisor, json.loads(line))}
+        return {"ok": True, **await call(json.loads(line))}
     except OpsctlError as error:
         return {"ok": False, "error": type(error).__name__, **_parts(error)}
     except Exception as error:  # noqa: BLE001  (a bad request must not end the supervisor)
@@ -49,7 +50,8 @@ async def _answer(supervisor: Supervisor, line: bytes) -> Json:
         return {"ok": False, "error": "OpsctlError", **_parts(what)}
 
 
-async def _called(supervisor: Supervisor, request: Mapping[str, Any]) -> Json:
+async def called(supervisor: Supervisor, request: Mapping[str, Any]) -> Json:
+    """Do what a request asks of the supervisor. Raises OpsctlError for what it does not know."""
     call = request["call"]
     if call == "hello":
         return supervisor.hello()

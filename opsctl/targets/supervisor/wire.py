@@ -44,6 +44,11 @@ def call(layout: Layout, request: Mapping[str, Any], timeout_s: float = CALL_TIM
             why=f"{layout.run / SOCKET_NAME}: {error.strerror}",
             next_step="Use the account that deployed the service.",
         ) from error
+    return unpacked(answer)
+
+
+def unpacked(answer: Json) -> Json:
+    """The answer's content. Raises the error that it carries."""
     if answer.pop("ok"):
         return answer
     raise _error(answer)

@@ -1,0 +1,59 @@
+"""The end of a service on a Docker host."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from opsctl.errors import TargetUnreachable
+from opsctl.targets.docker import model_upload
+from opsctl.targets.docker.names import AGENT_PART, PART
+
+if TYPE_CHECKING:
+    from opsctl.targets.docker.target import DockerTarget
+
+POLL_S = 0.1
+HELD = ("logs", "releases", "secrets", "tls")
+"""Folders of the state that go; journal, inbox and bundles stay as the record of it."""
+
+MARGIN_S = 60.0
+"""On top of drain and stop limits, for a host under load."""
+
+
+def run(target: DockerTarget, epoch: int) -> None:
+    """Stop everything and remove what the host holds but the state's record.
+
+    Raises Superseded, and TargetUnreachable when something would not stop.
+    """
+    if not target.setup.exists():
+        return
+    target.call({"call": "down", "epoch": epoch})
+    service = target.project.service
+    limit_s = service.strategy.drain_timeout_s + service.app.stop_timeout_s + MARGIN_S
+    _await_empty(target, limit_s)
+    for folder in HELD:
+        target.storage.remove(folder)
+    _remove_models(target)
+
+
+def _await_empty(target: DockerTarget, limit_s: float) -> None:
+    """Wait until only the agent is left."""
+    limit = time.monotonic() + limit_s
+    while left := _others(target):
+        if time.monotonic() > limit:
+            raise TargetUnreachable(
+                f"containers {', '.join(left)} did not stop within {limit_s:g} s",
+                next_step="Run again: opsctl down",
+            )
+        time.sleep(POLL_S)
+
+
+def _others(target: DockerTarget) -> list[str]:
+    with target.engine.told("cannot list the service's containers"):
+        found = target.engine.api.containers(all=True, filters=target.names.filters())
+    return [one["Names"][0][1:] for one in found if one["Labels"].get(PART) != AGENT_PART]
+
+
+def _remove_models(target: DockerTarget) -> None:
+    """Empty the volume of models: it is mounted in the agent, and can't be removed before it."""
+    model_upload.prune(target, ())

@@ -1,0 +1,117 @@
+"""This machine's Docker engine as tests use it: images of the test applications, services on it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import shlex
+import tarfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl import shell
+from opsctl.config import settings
+from opsctl.errors import OpsctlError
+from opsctl.targets.docker.engine import Engine
+from opsctl.targets.docker.place import target_of
+from opsctl.targets.docker.target import DockerTarget
+
+ROOT = Path(__file__).parents[2]
+PYTHON = """
+FROM {base}
+RUN apt-get update \\
+ && apt-get install --yes --no-install-recommends python3-minimal libpython3-stdlib \\
+ && rm -rf /var/lib/apt/lists/*
+"""
+APP = """
+FROM {python}
+COPY . /app
+WORKDIR /app
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """An engine with a base image."""
+
+    engine: Engine
+    base: str
+    registry: str
+
+    def target(self, folder: Path, **docker: Any) -> DockerTarget:
+        """A service with a name of its own; nothing of it runs yet."""
+        return target_of(self.project(folder, **docker))
+
+    def project(self, folder: Path, **docker: Any) -> settings.Project:
+        """A project whose service listens on the first free port."""
+        name = docker.pop("name", f"test-{uuid.uuid4().hex[:8]}")
+        docker = {"port": "auto", "name": name, "agent_base": self.base, **docker}
+        service = settings.Service(
+            app=settings.App(directory="app", command=("{python}", "/app/app.py")),
+            strategy=settings.Strategy(drain_timeout_s=5.0),
+            docker=settings.Docker(**docker),
+        )
+        config = settings.Config(services={"svc": service})
+        folder.mkdir(parents=True, exist_ok=True)
+        return settings.Project(folder / "opsctl.yaml", config, "test", "svc", service, "docker")
+
+    def app_image(self) -> str:
+        """An image of the tests' small application; its id."""
+        return self.image({"app.py": (ROOT / "tests/targets/app.py").read_bytes()})
+
+    def image(self, files: Mapping[str, bytes], tag: str = "") -> str:
+        """An image with `files` in /app on top of Python; its id."""
+        python = self._built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
+        return self._built(APP.format(python=python), files, tag)
+
+    def _built(self, dockerfile: str, files: Mapping[str, bytes], tag: str) -> str:
+        context = {"Dockerfile": dockerfile.encode(), **files}
+        digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:12]
+        name = tag or f"opsctl-test:{digest}"
+        with self.engine.lasting("cannot build a test image") as api:
+            lines = list(
+                api.build(fileobj=_tar(context), custom_context=True, tag=name, rm=True,
+                          decode=True)
+            )  # fmt: skip
+        problems = [line["error"] for line in lines if "error" in line]
+        assert not problems, (problems, lines[-10:])
+        return str(self.engine.api.inspect_image(name)["Id"])
+
+
+def host_or_skip() -> Host:
+    """The engine that `scripts/docker up` made ready; skips the test without one."""
+    found = _environment()
+    if "OPSCTL_TEST_BASE" not in found:
+        pytest.skip("no Docker engine is ready (scripts/docker up)")
+    engine = Engine(settings.Docker())
+    try:
+        engine.api.ping()
+    except OpsctlError as error:
+        pytest.skip(str(error))
+    return Host(engine, found["OPSCTL_TEST_BASE"], found["OPSCTL_TEST_REGISTRY"])
+
+
+@functools.cache
+def _environment() -> Mapping[str, str]:
+    """What `scripts/docker env` says."""
+    done = shell.run([str(ROOT / "scripts/docker"), "env"], timeout_s=20, env=dict(os.environ))
+    words = [shlex.split(line)[-1] for line in done.stdout.splitlines() if "=" in line]
+    return dict(word.split("=", 1) for word in words) if done.ok else {}
+
+
+def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in sorted(files.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o644
+            archive.addfile(info, io.BytesIO(data))
+    buffer.seek(0)
+    return buffer
