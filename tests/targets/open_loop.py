@@ -1,9 +1,9 @@
 """An independent open-loop client: requests at fixed times, whatever the answers do.
 
 Run in a process of its own: `python open_loop.py HOST PORT RATE SECONDS STOP_FILE`; prints one JSON
-object: {"sent", "failed": [[seconds, text], …], "by_release": {…}, "last": {release: seconds},
-"p99_ms", "max_ms"}. It ends early when STOP_FILE appears. A failure is whatever is not a whole
-200 answer; nothing is ever sent again.
+object: {"sent", "connections", "failed": [[seconds, text], …], "by_release": {…}, "last":
+{release: seconds}, "p99_ms", "max_ms"}. It ends early when STOP_FILE appears. A failure is whatever
+is not a whole 200 answer; nothing is ever sent again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT_S = 10.0
+IDLE_MAX_S = 20.0
+"""Well below the 60 s after which the front door closes an idle connection."""
+
 BODY = json.dumps({"instances": [[0.5] * 64]}).encode()
 REQUEST = (
     b"POST /v1/models/m:predict HTTP/1.1\r\nHost: svc\r\nContent-Type: application/json\r\n"
@@ -27,8 +30,9 @@ REQUEST = (
 class Client:
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
-        self.idle: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
+        self.idle: deque[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = deque()
         self.began = time.monotonic()
+        self.connections = 0
         self.failed: list[tuple[float, str]] = []
         self.by_release: dict[str, int] = {}
         self.last: dict[str, float] = {}
@@ -43,10 +47,7 @@ class Client:
             self.failed.append((time.monotonic() - self.began, text))
 
     async def _one(self, intended: float) -> None:
-        if self.idle:
-            reader, writer = self.idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._connected()
         began = time.time()
         writer.write(REQUEST)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -65,7 +66,20 @@ class Client:
         if headers.get("connection") == "close":
             writer.close()
         else:
-            self.idle.append((reader, writer))
+            self.idle.append((time.monotonic(), reader, writer))
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection used last; one that is idle for long may be closed just now."""
+        if self.idle:
+            since, reader, writer = self.idle.pop()
+            if time.monotonic() - since < IDLE_MAX_S:
+                return reader, writer
+            writer.close()
+            for _, _, older in self.idle:
+                older.close()
+            self.idle.clear()
+        self.connections += 1
+        return await asyncio.open_connection(self.host, self.port)
 
 
 async def run(host: str, port: int, rate: float, seconds: float, stop: Path) -> dict[str, Any]:
@@ -80,11 +94,12 @@ async def run(host: str, port: int, rate: float, seconds: float, stop: Path) -> 
         task.add_done_callback(tasks.discard)
         sent += 1
     await asyncio.gather(*tasks)
-    for _, writer in client.idle:
+    for _, _, writer in client.idle:
         writer.close()
     latencies = sorted(client.latencies)
     return {
         "sent": sent,
+        "connections": client.connections,
         "failed": client.failed,
         "by_release": client.by_release,
         "last": client.last,

@@ -183,7 +183,8 @@ def test_changed_settings_reload_the_balancer_without_a_failed_request(house: Ho
     assert "timeout server 33s" in house.layout.haproxy_config.read_text()
     # What the old process answers after it handed over (one more request a connection) is not
     # counted: nobody can ask it any more.
-    assert 0 <= result["sent"] - house.target.observe().front_requests <= 20
+    missed = result["sent"] - house.target.observe().front_requests
+    assert 0 <= missed <= result["connections"]
 
 
 def test_without_retries_a_request_is_sent_once(make_house: Make) -> None:

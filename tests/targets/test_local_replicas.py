@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,29 @@ def test_a_crashed_replica_is_started_again_and_serves(house: House) -> None:
     assert any("was ended by SIGKILL" in event for event in house.target.events("r1"))
 
 
+def test_requests_wait_while_the_only_replica_is_restarted(house: House) -> None:
+    house.release("r1", env={"APP_START": "1"})
+    victim = only(house.converge(Share("r1", 1, 100)))
+    os.kill(victim.pid, signal.SIGKILL)
+    while Path(f"/proc/{victim.pid}").exists():
+        time.sleep(0.01)
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: house.ask(), range(20)))
+    assert {(status, release) for status, release, _ in answers} == {(200, "r1")}
+    assert victim.pid not in {answer["pid"] for _, _, answer in answers}
+
+
+def test_requests_do_not_wait_for_ever_for_a_replica_that_stays_away(house: House) -> None:
+    house.release("r1")
+    pid = only(house.converge(Share("r1", 1, 100))).pid
+    house.layout.release_file("r1").unlink()  # it can't be started again
+    os.kill(pid, signal.SIGKILL)
+    assert house.ask()[0] == 503  # after four tries, one a second
+    began = time.monotonic()
+    assert house.ask()[0] == 503  # HAProxy knows it is down
+    assert time.monotonic() - began < 3.0
+
+
 def test_a_release_with_two_replicas_hides_the_death_of_one(house: House) -> None:
     house.release("r1")
     seen = house.converge(Share("r1", 2, 100))
@@ -119,6 +143,7 @@ def test_environment_and_secrets_reach_the_replica(house: House) -> None:
         "OPSCTL_ENVIRONMENT": "test",
         "OPSCTL_RELEASE": "r1",
         "OPSCTL_REPLICA": "r1-1",
+        "OPSCTL_HOST": "127.0.0.1",
         "OPSCTL_PORT": str(seen.port),
         "OPSCTL_HEALTH_PORT": str(seen.health_port),
         "OPSCTL_MODEL_PATH": "/m/1",

@@ -12,8 +12,7 @@ from opsctl.model import DesiredState, Guard, LiveLimits, Replica, Share
 from opsctl.targets.supervisor import guarding
 from opsctl.targets.supervisor.backoff import CrashHistory
 from opsctl.targets.supervisor.haproxy_config import Server
-from opsctl.targets.supervisor.runtime_api import ServerRow
-from opsctl.targets.supervisor.server_changes import commands, deletions, stale
+from opsctl.targets.supervisor.runtime_api import Statistics
 from opsctl.targets.supervisor.traffic import Counts, TrafficLedger
 from opsctl.targets.supervisor.traffic_plan import Member, next_percents, placed
 from opsctl.targets.supervisor.weights import server_weights
@@ -81,27 +80,50 @@ def test_crashes_spread_over_more_than_a_minute_are_no_loop() -> None:
     assert history.looping(94.0, 3)
 
 
-def row(name: str, ok: int, **more: int) -> dict[str, str]:
+def row(slot: str, ok: int, **more: int) -> dict[str, str]:
     numbers = {"hrsp_2xx": ok, "hrsp_5xx": 0, "eresp": 0, "econ": 0, "wretr": 0, "scur": 0, **more}
-    return {"pxname": "svc", "svname": name, **{k: str(v) for k, v in numbers.items()}}
+    return {"pxname": "svc", "svname": slot, **{k: str(v) for k, v in numbers.items()}}
 
 
-def test_counters_add_up_over_restarts_and_removals() -> None:
+def counted(pid: int, rows: list[dict[str, str]], *replicas: str) -> Statistics:
+    """Counters of a HAProxy whose slots s1, s2, … belong to `replicas`."""
+    return Statistics(pid, rows, {f"s{n}": name for n, name in enumerate(replicas, 1)})
+
+
+def test_counters_add_up_over_restarts_of_the_balancer() -> None:
     ledger = TrafficLedger()
-    ledger.absorb([row("r1-1", 10), row("r1-2", 5)], "a")
-    ledger.absorb([row("r1-1", 12), row("r1-2", 9, hrsp_5xx=1)], "a")
+    ledger.absorb(counted(7, [row("s1", 10), row("s2", 5)], "r1-1", "r1-2"))
+    ledger.absorb(counted(7, [row("s1", 12), row("s2", 9, hrsp_5xx=1)], "r1-1", "r1-2"))
     assert ledger.of("r1") == Counts(22, 1, 0)
-    ledger.absorb([row("r1-1", 4)], "b")  # another HAProxy counts from 0
-    ledger.absorb([row("r1-1", 4), row("r1-2", 2)], "b")
-    assert ledger.of("r1") == Counts(28, 1, 0)
-    ledger.absorb([row("r1-2", 1)], "b")  # the same server added anew
-    assert ledger.of("r1") == Counts(29, 1, 0)
-    assert TrafficLedger.from_dict(ledger.to_dict()).of("r1") == Counts(29, 1, 0)
+    ledger.absorb(counted(8, [row("s1", 4)], "r1-1"))  # another HAProxy counts from 0
+    assert ledger.of("r1") == Counts(26, 1, 0)
+    assert TrafficLedger.from_dict(ledger.to_dict()).of("r1") == Counts(26, 1, 0)
+
+
+def test_what_a_slot_counts_belongs_to_the_replica_that_has_it() -> None:
+    ledger = TrafficLedger()
+    ledger.absorb(counted(7, [row("s1", 10), row("s2", 5)], "r1-1", "r2-1"))
+    ledger.absorb(counted(7, [row("s1", 17), row("s2", 5)], "r1-1", "r2-1"))
+    ledger.absorb(counted(7, [row("s1", 17), row("s2", 6)], "-", "r2-1"))
+    ledger.absorb(counted(7, [row("s1", 20, hrsp_5xx=2), row("s2", 6)], "r3-1", "r2-1"))
+    assert {release: ledger.of(release) for release in ("r1", "r2", "r3")} == {
+        "r1": Counts(17, 0, 0),
+        "r2": Counts(6, 0, 0),
+        "r3": Counts(5, 2, 0),
+    }
+    assert [traffic.release for traffic in ledger.traffic()] == ["r1", "r2", "r3"]
+
+
+def test_servers_of_an_older_opsctl_are_counted_by_their_own_names() -> None:
+    ledger = TrafficLedger()
+    ledger.absorb(Statistics(7, [row("r1-1", 10), row("r2-1", 5)], {}))
+    assert (ledger.of("r1"), ledger.of("r2")) == (Counts(10), Counts(5))
 
 
 def test_requests_without_an_answer_are_errors() -> None:
     ledger = TrafficLedger()
-    ledger.absorb([row("r1-1", 10, hrsp_5xx=2, eresp=3, econ=1, wretr=4, scur=5)], "a")
+    rows = [row("s1", 10, hrsp_5xx=2, eresp=3, econ=1, wretr=4, scur=5)]
+    ledger.absorb(counted(7, rows, "r1-1"))
     assert ledger.of("r1") == Counts(16, 6, 4)
     assert ledger.traffic()[0].in_flight == 5
 
@@ -159,33 +181,6 @@ def test_when_no_replica_is_ready_all_keep_their_part() -> None:
 def test_replicas_beyond_the_wanted_number_lose_their_traffic() -> None:
     servers = placed({"r1": 100}, [member("r1-1"), member("r1-2", wanted=False)], {})
     assert {name: s.weight for name, s in servers.items()} == {"r1-1": 1, "r1-2": 0}
-
-
-def test_gains_come_before_losses() -> None:
-    have = {"r1-1": ServerRow("r1-1", 1, 2, 1, False), "r2-1": ServerRow("r2-1", 3, 4, 0, True)}
-    want = {
-        "r1-1": Server("r1-1", 1, 2, "/h", weight=0, maint=True),
-        "r2-1": Server("r2-1", 3, 4, "/h", weight=1),
-    }
-    assert commands(have, want) == [
-        "set server svc/r2-1 state ready",
-        "set server svc/r2-1 weight 1",
-        "set server svc/r1-1 weight 0",
-        "set server svc/r1-1 state maint",
-    ]
-
-
-def test_servers_that_nobody_wants_or_that_moved_are_stale() -> None:
-    have = {
-        "r1-1": ServerRow("r1-1", 1, 2, 1, False),
-        "r8-1": ServerRow("r8-1", 7, 2, 1, False),
-        "r9-1": ServerRow("r9-1", 1, 2, 1, False),
-    }
-    want = {"r1-1": Server("r1-1", 1, 2, "/h"), "r8-1": Server("r8-1", 8, 2, "/h")}
-    assert stale(have, want) == ["r8-1", "r9-1"]
-    assert deletions(["r9-1"]) == [
-        "set server svc/r9-1 state maint", "del map health.map r9-1", "del server svc/r9-1"
-    ]  # fmt: skip
 
 
 SAFE = Guard(DesiredState(), lease_s=4.0)

@@ -15,21 +15,22 @@ from typing import Any
 
 from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.files import write_atomically
-from opsctl.targets.supervisor import haproxy_config, runtime_api, server_changes, tls
+from opsctl.targets.supervisor import haproxy_config, runtime_api, slot_changes, tls
 from opsctl.targets.supervisor.events import Tell
-from opsctl.targets.supervisor.haproxy_config import Server
+from opsctl.targets.supervisor.haproxy_config import FREE_SLOT, Server
 from opsctl.targets.supervisor.haproxy_process import Haproxy
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.runtime_api import ServerRow, Statistics
+from opsctl.targets.supervisor.runtime_api import BACKEND, NOBODY, SlotRow, Statistics
+from opsctl.targets.supervisor.slots import Slots, enough_for
 
 POLL_S = 0.02
 RECHECK_S = 5.0
 """How often HAProxy is asked whether it still has what it was told (people have sockets too)."""
 
-DELETE_LIMIT_S = 5.0
-"""How long a drained server's idle connections may keep it; they are purged each second."""
+SETTLE_LIMIT_S = 1.0
+"""How long HAProxy may take to notice that a dead replica's connections ended."""
 
 
 class Balancer:
@@ -43,9 +44,12 @@ class Balancer:
         self.settings: RunSettings | None = None
         self.process = process
         self.counted: Callable[[Statistics], None] = lambda seen: None
-        """Gets the counters of a server before it is deleted with them."""
+        """Gets the counters of a slot before it is another replica's."""
         self._layout = layout
         self._tell = tell
+        self._slots = Slots()
+        self._ended: set[str] = set()
+        """Replicas whose process has ended, and whose slots are still to be freed."""
         self._frame = ""
         self._certificate_seen: tuple[int, ...] = ()
         self._lock = asyncio.Lock()
@@ -63,30 +67,43 @@ class Balancer:
         if not same_boot or not await self.process.adopt():
             return
         self._frame = haproxy_config.read_comment(self._layout.haproxy_config, "frame")
-        paths = _health_paths(self._layout)
-        for row in (await runtime_api.servers()).values():
-            self.servers[row.name] = Server(
-                name=row.name,
+        self.note = haproxy_config.read_note(self._layout.haproxy_config)
+        rows = await runtime_api.slots()
+        held = {row.replica: row for row in rows.values() if row.replica != NOBODY}
+        if any(name == row.slot for name, row in held.items()) or not rows:
+            # An older opsctl named servers after replicas; the reload that follows gives slots.
+            self._slots = Slots(enough_for(len(held)))
+            self._slots.take(held, ())
+        else:
+            self._slots.adopt({name: row.slot for name, row in held.items()}, len(rows))
+        for name, row in held.items():
+            self.servers[name] = Server(
+                name=name,
                 port=row.port,
                 health_port=row.health_port,
-                health_path=paths.get(row.name, "/health/ready"),
+                health_path=row.health_path,
+                host=row.host,
                 weight=row.weight,
                 maint=row.maint,
             )
+        # A supervisor that died between the two left a file that says more than HAProxy was told.
+        self._unwritten = True
 
     def must_reload(self, settings: RunSettings, port: int) -> bool:
         """Whether the running HAProxy has other settings of its own."""
         return self.up and self._frame != haproxy_config.frame_digest(settings, port)
 
-    async def ensure_up(self, settings: RunSettings, port: int) -> None:
+    async def ensure_up(self, settings: RunSettings, port: int, replicas: int) -> None:
         """Start HAProxy, or reload it when its own settings changed. Raises TargetUnreachable.
 
-        Settings that it refuses leave the running HAProxy and its file as they were.
+        A start has room for a rollout of `replicas`. Settings that HAProxy refuses leave the
+        running one and its file as they were.
         """
         async with self._lock:
             before = self.settings, self.port
             self.settings, self.port = settings, port
             if not self.up:
+                self._slots.grow(enough_for(replicas))
                 await self._start()
             elif self.must_reload(settings, port):
                 try:
@@ -114,42 +131,52 @@ class Balancer:
                 await self._put(whole)
 
     async def remove(self, name: str, drain_timeout_s: float) -> bool:
-        """Drain a server and take it out. False when requests were cut at the time limit.
+        """Drain a server and take it out. False when requests were left at the time limit.
 
-        While HAProxy is down the file alone is changed: it then starts without that server.
+        Its slot is kept until `vacate`. While HAProxy is down the file alone is changed: it then
+        starts without that server.
         """
         async with self._lock:
             server = self.servers.get(name)
             if server is None:
                 return True
-            if not self.up:
-                self._forget(name)
-                return True
-            idle = dataclasses.replace(server, weight=0, maint=True)
-            await self._put({**self.servers, name: idle})
+            if self.up:
+                idle = dataclasses.replace(server, weight=0, maint=True)
+                await self._put({**self.servers, name: idle})
         drained = await self._drained(name, drain_timeout_s)
         async with self._lock:
-            self._forget(name)
-            if self.up and name in await runtime_api.servers():
-                await self._delete(name)
+            self.servers = {other: kept for other, kept in self.servers.items() if other != name}
+            self._write()
         return drained
 
-    def _forget(self, name: str) -> None:
-        self.servers = {other: kept for other, kept in self.servers.items() if other != name}
-        self._write()
+    async def vacate(self, name: str) -> None:
+        """Free the slot of a removed replica whose process has ended: a connection to it, a check
+        of it or an answer of it can't be met by the next replica then.
+
+        When HAProxy does not answer it is tried again with the next change.
+        """
+        async with self._lock:
+            self._ended.add(name)
+            with contextlib.suppress(TargetUnreachable):
+                await self._free_ended()
 
     async def report_up(self, name: str) -> None:
         """Tell HAProxy that a replica is back. Raises TargetUnreachable."""
         await self._report(name, "up")
 
-    async def _report_down(self, name: str) -> None:
-        # HAProxy's own check notices too, a moment later.
-        with contextlib.suppress(TargetUnreachable):
-            await self._report(name, "down")
+    async def report_down(self, name: str) -> None:
+        """Take a replica out that is lost, unless it is the only one: then requests wait for it.
+
+        HAProxy's own check notices too, a moment later.
+        """
+        if any(s.weight > 0 and s.name != name for s in self.servers.values()):
+            with contextlib.suppress(TargetUnreachable):
+                await self._report(name, "down")
 
     async def _report(self, name: str, health: str) -> None:
-        if name in self.servers and self.up:
-            await runtime_api.command([f"set server {runtime_api.BACKEND}/{name} health {health}"])
+        slot = self._slots.held.get(name)
+        if name in self.servers and slot and self.up:
+            await runtime_api.command([f"set server {BACKEND}/{slot} health {health}"])
 
     async def refresh_certificate(self) -> None:
         """Push changed certificate files to HAProxy; no connection is dropped."""
@@ -164,74 +191,97 @@ class Balancer:
             self._tell("", await tls.push(settings, self._layout.certificate))
 
     def replica_ended(self, name: str) -> None:
-        """Take a dead replica out at once, unless it is the only one: then requests wait for it."""
-        others = [s for s in self.servers.values() if s.weight > 0 and s.name != name]
-        if others:
-            task = asyncio.create_task(self._report_down(name))
-            self._reports.add(task)
-            task.add_done_callback(self._reports.discard)
+        """Tell HAProxy at once, while the replica's end is still being looked into."""
+        task = asyncio.create_task(self.report_down(name))
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
     async def stop(self) -> None:
         """End HAProxy and forget its servers."""
         await self.process.stop()
         self.servers.clear()
+        self._slots = Slots()
 
     async def _put(self, wanted: dict[str, Server]) -> None:
         self._agreed_at = float("-inf")
-        if wanted != self.servers:
+        if self._ended and self.up:
+            await self._free_ended()
+        await self._take_slots(wanted)
+        if wanted != self.servers or self._unwritten:
             self.servers = wanted
             self._write()
         if not self.up:
             raise TargetUnreachable("the load balancer is not running")
-        have = await self._swept(wanted)
-        changes = [
-            f"add map health.map {name} {server.health_path}"
-            for name, server in wanted.items()
-            if name not in have
-        ]
-        changes += server_changes.commands(have, wanted)
+        want = {self._slots.held[name]: server for name, server in wanted.items()}
+        changes = slot_changes.commands(await self._ready_for(want), want)
         if changes:
             answer = await runtime_api.command(changes)
-            left = server_changes.commands(await runtime_api.servers(), wanted)
+            left = slot_changes.commands(await runtime_api.slots(), want)
             if left:
                 raise TargetUnreachable(
                     "HAProxy did not take its changes", why=f"{left[0]}: {' '.join(answer.split())}"
                 )
         self._agreed_at = time.monotonic()
 
-    async def _swept(self, wanted: Mapping[str, Server]) -> dict[str, ServerRow]:
-        """The servers of the running HAProxy, after those that an interrupted removal left."""
-        have = await runtime_api.servers()
-        stale = server_changes.stale(have, wanted)
-        if stale:
-            await runtime_api.command(server_changes.deletions(stale))
-            have = await runtime_api.servers()
-            if any(name in wanted for name in server_changes.stale(have, wanted)):
+    async def _take_slots(self, wanted: Mapping[str, Server]) -> None:
+        """Give each server a slot; when there are too few the file gets more of them."""
+        if all(name in self._slots.held for name in wanted):
+            return
+        busy = (await runtime_api.statistics()).busy if self.up else set()
+        if not self._slots.take(wanted, busy):
+            self._slots.grow(max(2 * len(self._slots.names), enough_for(len(wanted))))
+            self._slots.take(wanted, busy)
+            count = len(self._slots.names)
+            self._tell("", f"load balancer: too few slots for the replicas, {count} from now on")
+
+    async def _ready_for(self, want: Mapping[str, Server]) -> dict[str, SlotRow]:
+        """The slots of the running HAProxy; those that get another replica have no request left."""
+        have = await runtime_api.slots()
+        if not want.keys() <= have.keys():
+            await self._reload()
+            have = await runtime_api.slots()
+        changing = slot_changes.unbound(have, want)
+        if changing:
+            await runtime_api.command(slot_changes.rest(changing))
+            seen = await runtime_api.statistics()
+            self.counted(seen)
+            if seen.busy.intersection(changing):
                 raise TargetUnreachable("HAProxy still uses an old address of a replica")
         return have
 
-    async def _delete(self, name: str) -> None:
-        """Delete a drained server; its idle connections may hold it for a moment."""
-        where = f"{runtime_api.BACKEND}/{name}"
-        limit = time.monotonic() + DELETE_LIMIT_S
+    async def _free_ended(self) -> None:
+        """Free the slots of replicas that have ended. Raises TargetUnreachable."""
+        for name in list(self._ended):
+            slot = self._slots.held.get(name)
+            if slot is not None and name not in self.servers:
+                if self.up:
+                    await runtime_api.command(slot_changes.rest([slot]))
+                    await self._settled(slot)
+                    await runtime_api.command(slot_changes.free(slot))
+                self._slots.give_back(name)
+            self._ended.discard(name)
+
+    async def _settled(self, slot: str) -> None:
+        """Wait until nothing is left of a slot's dead replica; its counters are handed on."""
+        limit = time.monotonic() + SETTLE_LIMIT_S
         while True:
-            await runtime_api.command([f"del map health.map {name}", f"del server {where}"])
-            if name not in await runtime_api.servers():
+            seen = await runtime_api.statistics()
+            self.counted(seen)
+            if slot not in seen.busy:
                 return
             if time.monotonic() > limit:
-                await runtime_api.command([f"shutdown sessions server {where}"])
-                limit += DELETE_LIMIT_S
+                await runtime_api.command([f"shutdown sessions server {BACKEND}/{slot}"])
+                limit += SETTLE_LIMIT_S
             await asyncio.sleep(POLL_S)
 
     async def _drained(self, name: str, timeout_s: float) -> bool:
-        """Wait until no request is left with a server; its last counters are handed on."""
+        """Wait until no request is left with a server; its counters are handed on."""
         limit = time.monotonic() + timeout_s
         while self.up:
             with contextlib.suppress(TargetUnreachable):
                 seen = await runtime_api.statistics()
                 self.counted(seen)
-                row = next((row for row in seen.rows if row["svname"] == name), None)
-                if row is None or int(row["scur"]) + int(row["qcur"]) == 0:
+                if self._slots.held.get(name) not in seen.busy:
                     return True
             if time.monotonic() >= limit:
                 return False
@@ -240,11 +290,11 @@ class Balancer:
 
     def _write(self) -> None:
         """Write the file; a full disk is told and tried again: traffic must move all the same."""
-        paths = "".join(f"{s.name} {s.health_path}\n" for s in self.servers.values())
+        paths = haproxy_config.render_map(self._by_slot())
         text = self._rendered()
         try:
-            # The map goes first: a HAProxy started between the two must know each server's path.
-            write_atomically(self._layout.health_map, paths)
+            # The map goes first: a HAProxy started between the two must know each slot's replica.
+            write_atomically(self._layout.slot_map, paths)
             write_atomically(self._layout.haproxy_config, text)
         except OSError as error:
             if not self._unwritten:
@@ -270,6 +320,8 @@ class Balancer:
         settings = self._known()
         self._prepare_certificate(settings)
         trial = self._layout.run / "haproxy.cfg.check"
+        # The map is read with the file, and no HAProxy that runs reads it again.
+        write_atomically(self._layout.slot_map, haproxy_config.render_map(self._by_slot()))
         write_atomically(trial, self._rendered())
         await self.process.check(settings.haproxy, trial.name)
         self._write()
@@ -285,18 +337,14 @@ class Balancer:
         return self.settings
 
     def _rendered(self) -> str:
-        servers = self.servers.values()
-        return haproxy_config.render(self._known(), self.port, servers, self.note)
+        return haproxy_config.render(self._known(), self.port, self._by_slot(), self.note)
+
+    def _by_slot(self) -> dict[str, Server]:
+        """What stands in each slot of the file."""
+        taken = {self._slots.held[name]: server for name, server in self.servers.items()}
+        return {slot: taken.get(slot, FREE_SLOT) for slot in self._slots.names}
 
     def _prepare_certificate(self, settings: RunSettings) -> None:
         if settings.tls:
             self._certificate_seen = tls.fingerprint(settings)
             tls.write_bundle(settings, self._layout.certificate)
-
-
-def _health_paths(layout: Layout) -> dict[str, str]:
-    try:
-        lines = layout.health_map.read_text().splitlines()
-    except OSError:
-        return {}
-    return dict(line.split(" ", 1) for line in lines if " " in line)

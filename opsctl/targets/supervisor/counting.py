@@ -50,7 +50,7 @@ class TrafficCounter:
         self._absorb(seen)
 
     def _absorb(self, seen: Statistics) -> None:
-        if self.ledger.absorb(seen.rows, str(seen.pid)):
+        if self.ledger.absorb(seen):
             with contextlib.suppress(OSError):
                 write_atomically(self._path, json.dumps(self.ledger.to_dict()))
 

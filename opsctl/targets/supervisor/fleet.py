@@ -142,9 +142,7 @@ class Fleet:
             if runner.ready or name in present:
                 rule = runner.launch.health
                 seat = runner.seat
-                server = Server(
-                    name, seat.port, seat.health_port, rule.path, rule.interval_s, seat.host
-                )
+                server = Server(name, seat.port, seat.health_port, rule.path, seat.host)
                 found.append(Member(server, runner.ready, name in wanted))
         return found
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,18 @@ from typing import Any
 import jinja2
 
 from opsctl.resources import template_path
-from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, RECORD_SOCKET_NAME
+from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, RECORD_SOCKET_NAME, SLOT_MAP_NAME
 from opsctl.targets.supervisor.run_settings import RunSettings
+from opsctl.targets.supervisor.runtime_api import NOBODY
 
 BUFSIZE_BYTES = 131_072
 """Room for a batch body: with HAProxy's 16 KiB, 52 of 27 KB requests failed when a server died."""
 
 MAXCONN = 4096
 THREADS_MAX = 4
-CHECK_S_MIN, CHECK_S_MAX = 0.5, 5.0
-"""Bounds on HAProxy's own check interval, which follows health.interval_s."""
+HOST = "127.0.0.1"
+FREE_PORT = 1
+"""Of a free slot: privileged, so no replica ever has it; a slot in maintenance is not called."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,7 @@ class Server:
     port: int
     health_port: int
     health_path: str
-    check_s: float = 2.0
-    host: str = "127.0.0.1"
+    host: str = HOST
     weight: int = 0
     maint: bool = False
 
@@ -44,33 +45,32 @@ class Server:
     def release(self) -> str:
         return self.name.partition("-")[0]
 
-    @property
-    def options(self) -> str:
-        """Keywords that stand alike in the file and in `add server`."""
-        inter_ms = round(1000 * min(max(self.check_s, CHECK_S_MIN), CHECK_S_MAX))
-        return (
-            f"check port {self.health_port} inter {inter_ms}ms fastinter {inter_ms // 2}ms"
-            f" downinter 250ms fall 2 rise 1 pool-purge-delay 1s"
-        )
+
+FREE_SLOT = Server(NOBODY, FREE_PORT, FREE_PORT, "", maint=True)
 
 
 def render(
-    settings: RunSettings, port: int, servers: Iterable[Server], state: Mapping[str, Any]
+    settings: RunSettings, port: int, slots: Mapping[str, Server], state: Mapping[str, Any]
 ) -> str:
     """The whole file. `state` is kept in a comment: what to rebuild from when all else is lost."""
     frame = frame_digest(settings, port)
-    return _render(settings, port, tuple(servers), frame, json.dumps(state))
+    return _render(settings, port, slots, frame, json.dumps(state))
+
+
+def render_map(slots: Mapping[str, Server]) -> str:
+    """The map that goes with the file: replica and health path of each slot."""
+    return "".join(f"{slot} {s.name}:{s.health_path}\n" for slot, s in slots.items())
 
 
 def frame_digest(settings: RunSettings, port: int) -> str:
-    """Names all of the file but its servers: another digest needs a reload."""
+    """Names all of the file but its slots: another digest needs a reload."""
     return _digest(_bare(settings, port))
 
 
 @functools.lru_cache(maxsize=4)
 def _bare(settings: RunSettings, port: int) -> str:
-    """The file without servers. Asked for at each step, so it is kept."""
-    return _render(settings, port, (), "", "")
+    """The file without slots. Asked for at each step, so it is kept."""
+    return _render(settings, port, {}, "", "")
 
 
 @functools.lru_cache(maxsize=1)
@@ -92,12 +92,21 @@ def read_comment(path: Path, word: str) -> str:
     return next((line[len(start) :] for line in lines if line.startswith(start)), "")
 
 
+def read_note(path: Path) -> dict[str, Any]:
+    """What a written file keeps as `state`; empty when it can't be read."""
+    try:
+        note = json.loads(read_comment(path, "state"))
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _render(
-    settings: RunSettings, port: int, servers: tuple[Server, ...], frame: str, state: str
+    settings: RunSettings, port: int, slots: Mapping[str, Server], frame: str, state: str
 ) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return _template().render(
@@ -111,10 +120,10 @@ def _render(
         address=f"{host}:{port}",
         tls=settings.tls,
         certificate="front.pem",
-        health_map="health.map",
+        slot_map=SLOT_MAP_NAME,
         request_timeout_s=round(settings.request_timeout_s),
         retry_requests=settings.retry_requests,
-        servers=servers,
+        slots=slots,
     )
 
 

@@ -89,10 +89,11 @@ class HaproxyProcess:
 
     async def check(self, haproxy: str, config_name: str) -> None:
         """Have HAProxy read a configuration. Raises TargetUnreachable when it refuses."""
-        argv = [haproxy_binary.find(haproxy) or haproxy, "-c", "-q", "-f", config_name]
+        argv = [haproxy_binary.find(haproxy) or haproxy, "-c", "-f", config_name]
         done = shell.run(argv, timeout_s=START_LIMIT_S, cwd=self._layout.run, env=self._env)
         if not done.ok:
-            raise TargetUnreachable("HAProxy refuses its new settings", why=done.why)
+            said = " | ".join(line for line in done.stderr.splitlines() if "[ALERT]" in line)
+            raise TargetUnreachable("HAProxy refuses its new settings", why=said or done.why)
 
     async def start(self, haproxy: str, counted: Callable[[Statistics], None]) -> None:
         """Start HAProxy from its file; when one runs, the new one takes its sockets over.

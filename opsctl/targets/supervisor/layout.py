@@ -7,6 +7,7 @@ from pathlib import Path
 
 SOCKET_NAME = "supervisor.sock"
 ADMIN_SOCKET_NAME = "admin.sock"
+SLOT_MAP_NAME = "slots.map"
 RECORD_SOCKET_NAME = "record.sock"
 """Where HAProxy tells of requests while they are recorded."""
 
@@ -65,8 +66,8 @@ class Layout:
         return self.run / "haproxy.cfg"
 
     @property
-    def health_map(self) -> Path:
-        return self.run / "health.map"
+    def slot_map(self) -> Path:
+        return self.run / SLOT_MAP_NAME
 
     @property
     def certificate(self) -> Path:

@@ -44,9 +44,9 @@ def from_what_runs(layout: Layout) -> Persisted:
 
 def _note(layout: Layout) -> tuple[dict[str, int], Stamp]:
     try:
-        note = json.loads(haproxy_config.read_comment(layout.haproxy_config, "state"))
+        note = haproxy_config.read_note(layout.haproxy_config)
         return note["percents"], Stamp.from_dict(note["stamp"])
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return {}, Stamp(0, 0)
 
 

@@ -66,6 +66,7 @@ class Removals:
         self._leaving[name].stopping = True
         with contextlib.suppress(OSError):
             await runner.stop()
+        await self._balancer.vacate(name)
         del self._fleet.runners[name]
         del self._leaving[name]
         self._around.tell(release, f"{name} stopped and removed")

@@ -34,6 +34,9 @@ STREAK_PROBE_S = 0.5
 LIVE_FAILURES_MAX = 3
 """Failed liveness probes in a row after which a replica is restarted."""
 
+LOST_AFTER = 2
+"""Failed readiness probes in a row that are no accident."""
+
 PORT_TRIES_MAX = 5
 KILL_WAIT_S = 5.0
 
@@ -54,6 +57,8 @@ class ReplicaRunner:
         """Failed readiness probes in a row since it was ready."""
         self.came_back = False
         """Ready again, and the balancer has not been told yet."""
+        self.lost = False
+        """Not ready any more, and the balancer has not been told yet."""
         self.proved = False
         """Whether it has ever been ready since it was made."""
         self.process: Watched | None = None
@@ -275,6 +280,7 @@ class ReplicaRunner:
             self._live_failures = 0
             if self.ready_streak >= self.launch.health.streak and not self.ready:
                 self.proved = self.came_back = True
+                self.lost = False
                 self._ready_since = self._ready_since or time.monotonic()
                 self._ended = ""
                 self._say("ready", "")
@@ -283,6 +289,9 @@ class ReplicaRunner:
             return
         self.ready_streak = 0
         self.failed_probes += 1
+        if self.failed_probes == LOST_AFTER and self.proved:
+            self.lost = True
+            self._around.changed()
         if self.phase == "ready":
             self._tell(f"not ready any more: {result.reason}")
             self._say("unready", result.reason)

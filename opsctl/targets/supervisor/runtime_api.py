@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsctl.errors import TargetUnreachable
-from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME
+from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, SLOT_MAP_NAME
 
 ANSWER_TIMEOUT_S = 2.0
 BACKEND = "svc"
+NOBODY = "-"
+"""Stands in the map for the replica of a free slot."""
 
 _ADMIN_MAINT = 0x01
 """Forced maintenance in `srv_admin_state` of `show servers state`."""
 
 
 @dataclass(frozen=True)
-class ServerRow:
-    """A server as HAProxy has it now."""
+class SlotRow:
+    """A slot as HAProxy has it now. `replica` is NOBODY for a free one."""
 
-    name: str
+    slot: str
+    replica: str
+    health_path: str
+    host: str
     port: int
     health_port: int
     weight: int
     maint: bool
+
+    @property
+    def resting(self) -> bool:
+        """Whether it gets no traffic, not even that of sticky clients."""
+        return self.maint and self.weight == 0
 
 
 async def command(lines: Sequence[str]) -> str:
@@ -52,24 +62,42 @@ async def _exchange(text: str) -> str:
             await writer.wait_closed()
 
 
-async def servers() -> dict[str, ServerRow]:
-    """The servers that HAProxy has, by name."""
-    answer = await command([f"show servers state {BACKEND}"])
+async def slots() -> dict[str, SlotRow]:
+    """The slots that HAProxy has, by name.
+
+    One that was started by an older opsctl has servers that are named after their replicas.
+    """
+    answer = await command([f"show servers state {BACKEND}", f"show map {SLOT_MAP_NAME}"])
     lines = [line for line in answer.splitlines() if line]
     header = next(line for line in lines if line.startswith("#")).split()[1:]
+    entries = dict(_map_entries(lines))
     found = {}
     for line in lines:
-        if line.startswith("#") or " " not in line:
+        if not line[0].isdigit() or " " not in line or line.startswith("0x"):
             continue
         row = dict(zip(header, line.split(), strict=False))
-        found[row["srv_name"]] = ServerRow(
-            name=row["srv_name"],
+        slot = row["srv_name"]
+        replica, health_path = entries.get(slot, (slot, ""))
+        found[slot] = SlotRow(
+            slot=slot,
+            replica=replica,
+            health_path=health_path,
+            host=row["srv_addr"],
             port=int(row["srv_port"]),
             health_port=int(row["srv_check_port"]),
             weight=int(row["srv_uweight"]),
             maint=bool(int(row["srv_admin_state"]) & _ADMIN_MAINT),
         )
     return found
+
+
+def _map_entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, str]]]:
+    """Replica and health path by slot, from `show map`: lines of id, slot, replica:path."""
+    for line in lines:
+        if line.startswith("0x"):
+            _, slot, value = line.split(" ", 2)
+            replica, _, path = value.partition(":")
+            yield slot, (replica, path)
 
 
 @dataclass(frozen=True)
@@ -79,14 +107,24 @@ class Statistics:
     pid: int
     rows: list[dict[str, str]]
     """Of `show stat`, by column name (management guide, section 9.1)."""
+    replicas: Mapping[str, str]
+    """Replica by slot, as it was when the counters were read."""
+
+    @property
+    def busy(self) -> set[str]:
+        """Slots with requests that are being answered or wait."""
+        rows = (row for row in self.rows if row["pxname"] == BACKEND)
+        return {row["svname"] for row in rows if int(row["scur"] or 0) + int(row["qcur"] or 0) > 0}
 
 
 async def statistics() -> Statistics:
     """Read all counters. Raises TargetUnreachable."""
-    answer = await command(["show info", "show stat"])
+    answer = await command(["show info", "show stat", f"show map {SLOT_MAP_NAME}"])
     lines = [line for line in answer.splitlines() if line]
     pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
     start = next(i for i, line in enumerate(lines) if line.startswith("# pxname,"))
     header = lines[start].removeprefix("# ").split(",")
-    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines[start + 1 :]]
-    return Statistics(pid, rows)
+    rest = [line for line in lines[start + 1 :] if "," in line and not line.startswith("0x")]
+    rows = [dict(zip(header, line.split(","), strict=False)) for line in rest]
+    replicas = {slot: replica for slot, (replica, _) in _map_entries(lines)}
+    return Statistics(pid, rows, replicas)

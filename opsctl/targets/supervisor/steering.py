@@ -87,19 +87,19 @@ class Steering:
 
     async def _keep_balancer(self, state: DesiredState) -> None:
         settings = self._store.memory.settings
-        serving = any(share.role == "serving" for share in state.shares)
+        serving = sum(share.replicas for share in state.shares if share.role == "serving")
         if settings is None or not (serving or self._balancer.up):
             return
         memory = self._store.memory
         try:
-            await self._balancer.ensure_up(settings, memory.front_port)
+            await self._balancer.ensure_up(settings, memory.front_port, serving)
         except TargetUnreachable:
             if settings.port or memory.front_opened or ports.is_free(memory.front_port):
                 raise
             # Another service took the first free port between our look and our start.
             memory.front_port = ports.choose_front(settings.host)
             self._store.touch()
-            await self._balancer.ensure_up(settings, memory.front_port)
+            await self._balancer.ensure_up(settings, memory.front_port, serving)
         if not memory.front_opened:
             memory.front_opened = True
             self._store.touch()
@@ -111,6 +111,7 @@ class Steering:
             stray = runner is None and name not in self._removals
             if stray or (runner and runner.seat.port not in (0, server.port)):
                 await self._balancer.remove(name, 0.0)
+                await self._balancer.vacate(name)
 
     def _note_complete(self, state: DesiredState) -> None:
         """Remember releases that have all their replicas ready; forget those that left."""
@@ -136,7 +137,7 @@ class Steering:
         if not balancer.up:
             return
         await balancer.put(placed(percents, members, balancer.servers))
-        await self._tell_recovered()
+        await self._tell_health()
         if percents != memory.percents:
             shares = ", ".join(f"{release} {percent} %" for release, percent in percents.items())
             for release in {*percents, *memory.percents}:
@@ -144,12 +145,15 @@ class Steering:
             memory.percents = percents
             self._store.touch()
 
-    async def _tell_recovered(self) -> None:
-        """HAProxy may still believe what its last check saw of a replica that is ready again."""
+    async def _tell_health(self) -> None:
+        """HAProxy may still believe what its last check saw of a replica."""
         for name, runner in self._fleet.runners.items():
             if runner.came_back:
                 runner.came_back = False
                 await self._balancer.report_up(name)
+            elif runner.lost:
+                runner.lost = False
+                await self._balancer.report_down(name)
 
     def _remove_surplus(self, wanted: Mapping[str, ReplicaPlan]) -> None:
         """Begin to remove what is not wanted and has no traffic any more."""

@@ -1,13 +1,13 @@
-"""Traffic counters per release that outlive HAProxy's restarts and the removal of servers."""
+"""Traffic counters per release that outlive HAProxy's restarts and the change of slots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.model import Traffic
-from opsctl.targets.supervisor.runtime_api import BACKEND
+from opsctl.targets.supervisor.runtime_api import BACKEND, Statistics
 
 FRONT = "front"
 _ANSWERS = ("hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other")
@@ -46,27 +46,33 @@ class TrafficLedger:
     raw: dict[str, Counts] = field(default_factory=dict)
     in_flight: dict[str, int] = field(default_factory=dict)
 
-    def absorb(self, rows: Iterable[Mapping[str, str]], source: str) -> bool:
-        """Add what `show stat` of a HAProxy says; whether anything changed."""
-        if source != self.source:
-            self.source, self.raw = source, {}
+    def absorb(self, seen: Statistics) -> bool:
+        """Add what a HAProxy counted; whether anything changed.
+
+        HAProxy counts by slot; what was added since the last look belongs to the slot's replica.
+        """
+        if str(seen.pid) != self.source:
+            self.source, self.raw = str(seen.pid), {}
         before = dict(self.totals)
-        seen: dict[str, Counts] = {}
+        raw: dict[str, Counts] = {}
         self.in_flight = {}
-        for row in rows:
+        for row in seen.rows:
             name = row["svname"]
             if row["pxname"] == FRONT:
                 counted, key = _front_counts(row), FRONT
             elif row["pxname"] == BACKEND and name != "BACKEND":
-                counted, key = _server_counts(row), name.partition("-")[0]
-                self.in_flight[key] = self.in_flight.get(key, 0) + _number(row, "scur")
+                counted, key = _server_counts(row), seen.replicas.get(name, name).partition("-")[0]
             else:
                 continue
             label = f"{row['pxname']}/{name}"
-            seen[label] = counted
+            raw[label] = counted
+            if not key:
+                continue  # a free slot answers nothing
+            if key != FRONT:
+                self.in_flight[key] = self.in_flight.get(key, 0) + _number(row, "scur")
             more = counted.since(self.raw.get(label, Counts()))
             self.totals[key] = self.totals.get(key, Counts()).plus(more)
-        self.raw = seen
+        self.raw = raw
         return self.totals != before
 
     def of(self, release: str) -> Counts:

@@ -1,0 +1,436 @@
+"""One slot, many replicas: on a real HAProxy, nothing of a replica is ever met by the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from opsctl.targets.supervisor import procfs, runtime_api, slots
+from opsctl.targets.supervisor.balancer import Balancer
+from opsctl.targets.supervisor.haproxy_config import FREE_PORT, Server
+from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
+from opsctl.targets.supervisor.layout import Layout
+from opsctl.targets.supervisor.run_settings import RunSettings
+from opsctl.targets.supervisor.traffic import TrafficLedger
+from opsctl.targets.supervisor.watched import WatchedProcess
+
+RATE = 500
+T = TypeVar("T")
+
+
+class App:
+    """A replica that answers with its release, and ends as a killed process does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.hold = asyncio.Event()
+        """While it is clear, requests to /hold wait."""
+        self.connections: set[asyncio.StreamWriter] = set()
+        self.server: asyncio.Server | None = None
+        self.port = 0
+
+    async def begin(self, port: int = 0) -> App:
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    def end(self) -> None:
+        if self.server is not None:
+            self.server.close()
+        for writer in list(self.connections):
+            writer.transport.abort()
+
+    def as_server(self, weight: int = 0, *, maint: bool = False) -> Server:
+        made = Server(self.name, self.port, self.port, "/health/ready")
+        return dataclasses.replace(made, weight=weight, maint=maint)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                fields = dict(
+                    line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line
+                )
+                await reader.readexactly(int(fields.get(b"content-length", b"0")))
+                if b" /hold " in head:
+                    await self.hold.wait()
+                release, _, _ = self.name.partition("-")
+                body = json.dumps({"release": release, "replica": self.name}).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self.connections.discard(writer)
+            writer.close()
+
+
+class Front:
+    """A balancer on a free port, in the working directory of a supervisor."""
+
+    def __init__(self, folder: Path) -> None:
+        self.layout = Layout(folder)
+        self.layout.run.mkdir(parents=True)
+        self.layout.logs.mkdir()
+        os.chdir(self.layout.run)
+        self.told: list[str] = []
+        self.apps: list[App] = []
+        self.balancers: list[WatchedProcess] = []
+        self.ledger = TrafficLedger()
+        self.settings = RunSettings("svc", "test", port=free_port(), haproxy="haproxy")
+        self.balancer = self.made()
+
+    def made(self) -> Balancer:
+        """What the next supervisor makes."""
+        tell = lambda release, text: self.told.append(text)  # noqa: E731
+        process = HaproxyProcess(self.layout, os.environ, tell, lambda: None)
+        balancer = Balancer(self.layout, process, tell)
+        balancer.counted = self.count
+        return balancer
+
+    def count(self, seen: runtime_api.Statistics) -> None:
+        self.ledger.absorb(seen)
+
+    def running(self) -> WatchedProcess:
+        """The HAProxy of this moment."""
+        process = self.balancer.process
+        assert isinstance(process, HaproxyProcess) and process._process is not None
+        return process._process
+
+    def play(self, scene: Callable[[], Coroutine[Any, Any, T]], limit_s: float = 120.0) -> T:
+        """Run a scene; nothing of it is left after it, however it ended."""
+
+        async def whole() -> T:
+            try:
+                return await asyncio.wait_for(scene(), limit_s)
+            finally:
+                with contextlib.suppress(AssertionError):
+                    self.balancers.append(self.running())
+                for app in self.apps:
+                    app.end()
+                for process in self.balancers:
+                    process.signal(signal.SIGTERM)
+                    assert await process.wait(60)
+
+        return asyncio.run(whole())
+
+    async def app(self, name: str, port: int = 0) -> App:
+        """A replica that runs."""
+        self.apps.append(App(name))
+        return await self.apps[-1].begin(port)
+
+    async def up(self, replicas: int = 1) -> None:
+        await self.balancer.ensure_up(self.settings, self.settings.port, replicas)
+
+    async def replace(self, old: App, new: App, others: list[App]) -> None:
+        """Move all traffic of `old` to `new`, and end `old`."""
+        rest = {app.name: app.as_server(1) for app in others}
+        both = {old.name: old.as_server(1), new.name: new.as_server(0)}
+        await self.balancer.put({**rest, **both})
+        both = {old.name: old.as_server(0, maint=True), new.name: new.as_server(1)}
+        await self.balancer.put({**rest, **both})
+        await self.leave(old)
+
+    async def leave(self, app: App) -> None:
+        """What a removal does: drain, end the process, free the slot."""
+        assert await self.balancer.remove(app.name, 10.0)
+        app.end()
+        await self.balancer.vacate(app.name)
+
+    async def ask(self, path: str = "/") -> tuple[int, str, str]:
+        """Status, release of the header, replica of the body; over a connection of its own."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.settings.port)
+        try:
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+            )
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+            body = await reader.readexactly(int(fields["content-length"]))
+            if " 200 " not in head:
+                return int(head.split()[1]), "", ""
+            return 200, fields["x-opsctl-release"], json.loads(body)["replica"]
+        finally:
+            writer.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    before = Path.cwd()
+    made = Front(tmp_path / "svc")
+    yield made
+    os.chdir(before)
+    for pid in procfs.marked(made.layout.service_dir):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+
+
+@contextlib.asynccontextmanager
+async def users(front: Front, result: dict[str, Any]) -> AsyncIterator[None]:
+    """An open-loop client while the block runs: keep-alive POSTs, none sent twice."""
+    stop = front.layout.service_dir / "stop"
+    stop.unlink(missing_ok=True)
+    argv = [sys.executable, str(Path(__file__).with_name("open_loop.py")), "127.0.0.1"]
+    process = await asyncio.create_subprocess_exec(
+        *argv, str(front.settings.port), str(RATE), "3600", str(stop), stdout=subprocess.PIPE
+    )
+    try:
+        yield
+    finally:
+        stop.touch()
+        output, _ = await process.communicate()
+    result.update(json.loads(output))
+
+
+async def reuse(front: Front, times: int) -> dict[str, Any]:
+    """Replace one of two replicas `times` times, under load; what the users saw.
+
+    Ports come from a handful, so that each new replica answers where another one did before.
+    """
+    await front.up()
+    low = free_port()
+    ports = [port for port in range(low, low + 40) if is_free(port)][:6]
+    chosen = random.Random(times)
+    apps = [await front.app("r0-1", ports[0]), await front.app("r0-2", ports[1])]
+    await front.balancer.put({app.name: app.as_server(1) for app in apps})
+    result: dict[str, Any] = {}
+    async with users(front, result):
+        for number in range(1, times + 1):
+            taken = {app.port for app in apps}
+            port = chosen.choice([port for port in ports if port not in taken])
+            new = await front.app(f"r{number}-1", port)
+            old = apps.pop(chosen.randrange(2))
+            await front.replace(old, new, apps)
+            apps.append(new)
+    front.ledger.absorb(await runtime_api.statistics())
+    return result
+
+
+def is_free(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def check(front: Front, result: dict[str, Any]) -> None:
+    """No failed request (a wrong release in the header is one), and each one counted right."""
+    assert result["failed"] == []
+    assert {t.release: t.requests for t in front.ledger.traffic() if t.requests} == result[
+        "by_release"
+    ]
+    assert sum(result["by_release"].values()) == result["sent"]
+    assert sum(text.startswith("load balancer started") for text in front.told) == 1
+
+
+@pytest.mark.long
+def test_slots_are_used_again_and_again_and_no_request_fails(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four slots only, so that the next replica gets what the last one left a moment ago."""
+    monkeypatch.setattr(slots, "SLOTS_MIN", 4)
+    times = int(os.environ.get("OPSCTL_SLOT_REUSES", "150"))
+    began = time.monotonic()
+    result = front.play(lambda: reuse(front, times), 1800)
+    figures = {name: result[name] for name in ("sent", "failed", "p99_ms", "max_ms")}
+    print(json.dumps({"reuses": times, "took_s": round(time.monotonic() - began, 1), **figures}))
+    check(front, result)
+
+
+def test_no_idle_connection_of_a_replica_is_left_for_the_next(front: Front) -> None:
+    """The old replica stays alive here and would answer, if it were asked."""
+
+    async def scene() -> None:
+        await front.up()
+        old, new = await front.app("r1-1"), await front.app("r2-1")
+        await front.balancer.put({old.name: old.as_server(1)})
+        answers = await asyncio.gather(*(front.ask() for _ in range(20)))
+        assert set(answers) == {(200, "r1", "r1-1")}
+        assert old.connections
+        await front.balancer.remove(old.name, 10.0)
+        await front.balancer.vacate(old.name)
+        while old.connections:  # HAProxy closes them itself
+            await asyncio.sleep(0.01)
+        rows = await runtime_api.slots()
+        assert {(row.replica, row.port, row.resting) for row in rows.values()} == {
+            (runtime_api.NOBODY, FREE_PORT, True)
+        }
+        front.balancer._slots._free.sort()  # the very slot that the old one had
+        await front.balancer.put({new.name: new.as_server(1)})
+        assert (await runtime_api.slots())["s1"].replica == "r2-1"
+        answers = await asyncio.gather(*(front.ask() for _ in range(50)))
+        assert set(answers) == {(200, "r2", "r2-1")}
+        assert not old.connections
+
+    front.play(scene)
+
+
+def test_a_slot_begins_healthy_whatever_its_last_replica_was(front: Front) -> None:
+    async def scene() -> None:
+        await front.up()
+        dead, new = await front.app("r1-1"), await front.app("r2-1")
+        await front.balancer.put({dead.name: dead.as_server(1)})
+        dead.end()
+        while (await front.ask())[0] != 503:  # HAProxy itself found it dead
+            await asyncio.sleep(0.05)
+        await front.balancer.remove(dead.name, 1.0)
+        await front.balancer.vacate(dead.name)
+        front.balancer._slots._free.sort()
+        await front.balancer.put({new.name: new.as_server(1)})
+        assert await front.ask() == (200, "r2", "r2-1")
+
+    front.play(scene)
+
+
+def test_a_slot_with_a_request_of_its_dead_replica_is_not_given_away(front: Front) -> None:
+    """The request hangs on an open connection, as when a child of the replica holds it."""
+
+    async def scene() -> None:
+        await front.up()
+        old, new = await front.app("r1-1"), await front.app("r2-1")
+        new.hold.set()
+        await front.balancer.put({old.name: old.as_server(1)})
+        hanging = asyncio.create_task(front.ask("/hold"))
+        while not (await runtime_api.statistics()).busy:
+            await asyncio.sleep(0.01)
+        assert not await front.balancer.remove(old.name, 0.1)
+        await front.balancer.put({new.name: new.as_server(1)})
+        rows = await runtime_api.slots()
+        assert (rows["s1"].replica, rows["s2"].replica) == ("r1-1", "r2-1")
+        await front.balancer.vacate(old.name)
+        rows = await runtime_api.slots()
+        assert (rows["s1"].replica, rows["s2"].replica) == (runtime_api.NOBODY, "r2-1")
+        assert await hanging == (200, "r2", "r2-1")  # it was cut, and sent again
+        old.hold.set()
+
+    front.play(scene)
+
+
+def test_more_replicas_than_slots_get_a_reload_and_no_request_fails(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "SLOTS_MIN", 2)
+    monkeypatch.setattr(slots, "SLOTS_PER_REPLICA", 1)
+
+    async def scene() -> dict[str, Any]:
+        await front.up()
+        apps = [await front.app(f"r1-{n}") for n in range(1, 6)]
+        await front.balancer.put({app.name: app.as_server(1) for app in apps[:2]})
+        before = front.running()
+        front.balancers.append(before)
+        result: dict[str, Any] = {}
+        async with users(front, result):
+            await asyncio.sleep(0.5)
+            await front.balancer.put({app.name: app.as_server(1) for app in apps})
+            await asyncio.sleep(0.5)
+        seen = await runtime_api.statistics()
+        assert seen.pid != before.pid
+        assert sorted(seen.replicas.values()) == ["r1-1", "r1-2", "r1-3", "r1-4", "r1-5"]
+        return result
+
+    result = front.play(scene)
+    assert result["failed"] == []
+    assert "load balancer: too few slots for the replicas, 5 from now on" in front.told
+
+
+def test_a_start_has_room_for_a_rollout_of_all_replicas(front: Front) -> None:
+    async def scene() -> int:
+        await front.up(replicas=20)
+        return len(await runtime_api.slots())
+
+    assert front.play(scene) == 80
+
+
+OLD_FORM = """# frame 0123456789abcdef
+global
+    stats socket unix@./admin.sock mode 600 level admin expose-fd listeners
+    noreuseport
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 10s
+    timeout server 10s
+frontend front
+    bind 127.0.0.1:{port}
+    option idle-close-on-response
+    default_backend svc
+backend svc
+    balance roundrobin
+    option httpchk
+    http-response set-header X-Opsctl-Release %[srv_name,field(1,-)]
+    server r1-1 127.0.0.1:{first} check weight 1
+"""
+
+
+def test_a_balancer_of_an_older_opsctl_is_reloaded_and_no_request_fails(front: Front) -> None:
+    """It has a server for each replica, one of them from its file and one added later."""
+
+    async def scene() -> dict[str, Any]:
+        one, two = await front.app("r1-1"), await front.app("r2-1")
+        text = OLD_FORM.format(port=front.settings.port, first=one.port)
+        front.layout.haproxy_config.write_text(text)
+        await front.balancer.process.start("haproxy", front.count)
+        before = front.running()
+        front.balancers.append(before)
+        await runtime_api.command(
+            [f"add server svc/r2-1 127.0.0.1:{two.port} check weight 1", "enable server svc/r2-1"]
+        )
+        result: dict[str, Any] = {}
+        async with users(front, result):
+            await asyncio.sleep(0.5)
+            front.ledger.absorb(await runtime_api.statistics())
+            newer = front.balancer = front.made()
+            await newer.adopt(same_boot=True)
+            assert {s.name: (s.port, s.weight) for s in newer.servers.values()} == {
+                "r1-1": (one.port, 1), "r2-1": (two.port, 1)
+            }  # fmt: skip
+            await front.up()
+            await newer.put({app.name: app.as_server(1) for app in (one, two)})
+            await asyncio.sleep(0.5)
+        rows = await runtime_api.slots()
+        assert (rows["s1"].replica, rows["s2"].replica, len(rows)) == ("r1-1", "r2-1", 32)
+        return result
+
+    result = front.play(scene)
+    assert result["failed"] == []
+    assert set(result["by_release"]) == {"r1", "r2"}
+
+
+def test_a_new_supervisor_knows_which_replica_has_which_slot(front: Front) -> None:
+    async def scene() -> None:
+        await front.up()
+        front.balancer.note = {"stamp": {"epoch": 1}}
+        apps = [await front.app(name) for name in ("r1-1", "r1-2", "r2-1")]
+        await front.balancer.put({app.name: app.as_server(2) for app in apps})
+        await front.leave(apps[1])
+        before = await runtime_api.slots()
+        child = front.running()
+        front.balancers.append(child)
+        newer = front.balancer = front.made()
+        await newer.adopt(same_boot=True)
+        assert sorted(newer.servers) == ["r1-1", "r2-1"]
+        assert newer.note == {"stamp": {"epoch": 1}}
+        await front.up()
+        await newer.put({app.name: app.as_server(2) for app in (apps[0], apps[2])})
+        assert await runtime_api.slots() == before
+        assert (await runtime_api.statistics()).pid == child.pid
+
+    front.play(scene)
