@@ -58,6 +58,7 @@ FULL: dict[str, Any] = {
                 "path": "/v1/models/anomaly:predict",
                 "method": "POST",
                 "requests_file": "requests.jsonl",
+                "redact": ["instances.*.user"],
                 "batch_sizes": [1, 8],
                 "rate_per_s": 50,
                 "arrivals": "constant",
