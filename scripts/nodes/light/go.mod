@@ -1,0 +1,3 @@
+module opsctl.test/light
+
+go 1.24

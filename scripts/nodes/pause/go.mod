@@ -1,0 +1,3 @@
+module opsctl.test/pause
+
+go 1.24
