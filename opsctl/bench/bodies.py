@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,15 @@ class Bodies:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sorted(self.by_size))
+
+    @property
+    def digest(self) -> str:
+        """Names what is sent, wherever it came from."""
+        made = hashlib.sha256()
+        for size in self.sizes:
+            for body in self.by_size[size]:
+                made.update(b"%d %d " % (size, len(body)) + body)
+        return made.hexdigest()[:12]
 
 
 def load_bodies(bench: settings.Bench, root: Path) -> Bodies:

@@ -19,9 +19,8 @@ from opsctl.model import Json
 
 PERCENTILES = (50.0, 90.0, 99.0)
 
-LOAD_KEYS = ("path", "method", "rate_per_s", "arrivals", "interleave", "connections",
-             "requests_file", "body")  # fmt: skip
-"""Settings of `bench` that change what latency means."""
+LOAD_KEYS = ("path", "method", "rate_per_s", "arrivals", "interleave", "connections")
+"""Settings of `bench` that change what latency means; what is sent does too (`bodies`)."""
 
 CONFIDENCE = 0.95
 """Of each ratio's bounds; each report's percentile gets half of the rest."""
@@ -120,10 +119,16 @@ def _cautions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     if first["id"] != second["id"]:
         differing = [key for key in first if first[key] != second.get(key) and key != "id"]
         result.append(f"different machines ({', '.join(differing)}): the ratio means little")
-    changed = [key for key in LOAD_KEYS if before["bench"].get(key) != after["bench"].get(key)]
+    changed = [name for name, value in load_of(before).items() if load_of(after)[name] != value]
     if changed:
-        result.append(f"different load (bench.{', bench.'.join(changed)})")
+        result.append(f"different load ({', '.join(changed)})")
     return result
+
+
+def load_of(report: Mapping[str, Any]) -> Json:
+    """What must be the same for latencies to be comparable, by name."""
+    settings = {f"bench.{key}": report["bench"].get(key) for key in LOAD_KEYS}
+    return {**settings, "what is sent": report.get("bodies")}
 
 
 def _changes(size: str, before: HdrHistogram, after: HdrHistogram) -> list[Change]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from opsctl.bench.comparison import LOAD_KEYS
+from opsctl.bench.comparison import load_of
 from opsctl.bench.stats import Floats
 from opsctl.model import Json
 
@@ -123,16 +123,12 @@ def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
     machine = ordered[-1]["machine"]["id"]
     same = [report for report in ordered if report["machine"]["id"] == machine]
     elsewhere = len(ordered) - len(same)
-    load = _load(same[-1])
-    alike = [report for report in same if _load(report) == load]
+    load = load_of(same[-1])
+    alike = [report for report in same if load_of(report) == load]
     other_load, same = len(same) - len(alike), alike
     sizes = sorted({size for report in same for size in report["batch_sizes"]}, key=int)
     series = tuple(_series(same, size, metric) for size in sizes for metric in METRICS)
     return Trend(machine, elsewhere, series, other_load, len(same))
-
-
-def _load(report: Mapping[str, Any]) -> list[Any]:
-    return [report["bench"].get(key) for key in LOAD_KEYS]
 
 
 def _series(reports: Sequence[Mapping[str, Any]], size: str, metric: str) -> Series:

@@ -122,6 +122,7 @@ def _measured(request: GateRequest, opened: Session, around: Around) -> GateRepo
         "seed": request.seed,
         "machine": machine.fingerprint(),
         "bench": asdict(request.bench),
+        "bodies": opened.plan.bodies.digest,
         "gate": asdict(request.gate),
         "warmup": warmup,
         "planned": plan,

@@ -82,6 +82,7 @@ def _measured(
         "seed": request.seed,
         "machine": machine.fingerprint(),
         "bench": asdict(request.bench),
+        "bodies": opened.plan.bodies.digest,
         "warmup": warmup,
         "seconds_a_size": request.seconds_a_size,
         "lag_ms": lag,
