@@ -55,6 +55,7 @@ def build(settings: BuildSettings) -> Built:
             f"{settings.source} has no sources of ascend-ops (CMakeLists.txt is missing). "
             "Name the folder that has: --source DIR"
         )
+    _check_output(settings.output / PACKAGE_DIR.name)
     cmake = find_tool("cmake")
     definitions = [
         f"-DASCEND_TENSORFLOW={settings.tensorflow}",
@@ -83,14 +84,18 @@ def find_tool(name: str) -> str:
     return found
 
 
-def _install(cmake: str, settings: BuildSettings) -> Path:
-    package = settings.output / PACKAGE_DIR.name
+def _check_output(package: Path) -> None:
+    """Only what this command built is ever replaced."""
     if package == PACKAGE_DIR:
         raise InvalidInputError(f"{package} is the package that runs; choose another --output")
     if package.exists() and not (package / "build_record.json").is_file():
         raise InvalidInputError(
             f"{package} is there already and was not built by this command; choose another --output"
         )
+
+
+def _install(cmake: str, settings: BuildSettings) -> Path:
+    package = settings.output / PACKAGE_DIR.name
     try:
         shutil.rmtree(package, ignore_errors=True)  # also libraries that are no longer built
         shutil.copytree(PACKAGE_DIR, package, ignore=shutil.ignore_patterns(*BUILT))
