@@ -89,6 +89,24 @@ def _plan(arguments: argparse.Namespace, console: Console) -> Outcome:
     )
 
 
+def _build(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.build import build
+
+    return build(
+        load_project(arguments),
+        console,
+        rebuild=arguments.rebuild,
+        network=not arguments.no_network,
+        dry_run=arguments.dry_run,
+    )
+
+
+def _verify(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.verify import verify
+
+    return verify(load_project(arguments), console, arguments.image)
+
+
 def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
@@ -275,6 +293,8 @@ COMMANDS: dict[str, Command] = {
     "init": _init,
     "config": _config,
     "plan": _plan,
+    "build": _build,
+    "verify": _verify,
     "deploy": _deploy,
     "status": _status,
     "history": _history,

@@ -159,6 +159,19 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         "the steps that a deploy would take",
         _one("--exit-code", action="store_true", help="exit 3 when there is something to do"),
     ),
+    (
+        "build",
+        "build the service's image, unless the same content is built already",
+        _both(
+            _one("--rebuild", action="store_true", help="from the start, without any cache"),
+            _one("--no-network", action="store_true", help="let no step use the network"),
+        ),
+    ),
+    (
+        "verify",
+        "prove what an image must be: user, rights, operators, labels, layers, signature",
+        _one("image", nargs="?", metavar="IMAGE", help="default: the one that was built last"),
+    ),
     ("deploy", "take the service from its sources to safely serving", _nothing),
     ("status", "what serves, what runs, what is open", _nothing),
     (

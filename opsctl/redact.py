@@ -49,7 +49,7 @@ class Redactor:
         spellings: set[str] = set()
         for value in secrets.values():
             if len(value) >= SHORTEST:
-                spellings.update(_spellings(value))
+                spellings.update(spellings_of(value))
         # Longest first: a spelling that holds a shorter one must win.
         ordered = sorted(spellings, key=lambda text: (-len(text), text))
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -96,7 +96,8 @@ def hide_by_name(value: Any, key: str = "") -> Any:
     return _URL_PASSWORD.sub(rf"\1{MASK}\2", value) if isinstance(value, str) else value
 
 
-def _spellings(value: str) -> Iterator[str]:
+def spellings_of(value: str) -> Iterator[str]:
+    """Every spelling of a secret's value in which it usually leaks."""
     for text in _pieces(value):
         yield text
         yield quote(text, safe="")

@@ -54,11 +54,12 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     interrupt: Callable[[], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Completed:
     """Run a command to its end, without a shell, in a process group of its own.
 
     The group is ended when the time limit passes, or when `interrupt` raises; children that the
-    command leaves behind are not waited for.
+    command leaves behind are not waited for. `progress` gets each line of stderr as it comes.
     """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, \
             tempfile.TemporaryFile() as err:  # fmt: skip
@@ -78,11 +79,42 @@ def run(
         except OSError as error:
             return Completed(tuple(argv), 127, "", f"cannot start {argv[0]}: {error.strerror}")
         try:
-            timed_out = _wait(process, timeout_s, interrupt)
+            follow = _follower(err.fileno(), progress) if progress else None
+            timed_out = _wait(process, timeout_s, _both(interrupt, follow))
         except BaseException:
             _end_group(process)
             raise
         return Completed(tuple(argv), process.returncode, _tail(out), _tail(err), timed_out)
+
+
+def _both(
+    first: Callable[[], None] | None, second: Callable[[], None] | None
+) -> Callable[[], None] | None:
+    if first is None or second is None:
+        return first or second
+
+    def call() -> None:
+        first()
+        second()
+
+    return call
+
+
+def _follower(descriptor: int, progress: Callable[[str], None]) -> Callable[[], None]:
+    """A function that hands over the whole lines that came since its last call."""
+    at = 0
+    rest = b""
+
+    def look() -> None:
+        nonlocal at, rest
+        # Not read(): the offset of the file is the command's own.
+        while new := os.pread(descriptor, OUTPUT_MAX_BYTES, at):
+            at += len(new)
+            *lines, rest = (rest + new).split(b"\n")
+            for line in lines:
+                progress(line.decode(errors="replace"))
+
+    return look
 
 
 def _wait(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsctl.config.building import Build as Build
 from opsctl.config.compose import Compose as Compose
 from opsctl.config.containers import Docker as Docker
 from opsctl.config.containers import Npus as Npus
@@ -227,6 +228,7 @@ class Service(Section):
 
     app: App = key(doc="What a replica runs.")
     model: Model | None = key(None, doc="Model artefact.")
+    build: Build | None = key(None, doc="The service's image.")
     replicas: int = key(1, doc="Replicas.", low=1, high=64)
     resources: Resources = key(factory=Resources, doc="Limits of one replica.")
     health: Health = key(factory=Health, doc="When a replica is healthy.")

@@ -32,7 +32,8 @@ class Place:
 
 @functools.cache
 def _declared(path: str) -> Key | None:
-    maps = "services|environments|secrets|env|headers|overrides|body|node_labels|node_selector"
+    maps = "services|environments|secrets|checksums|env|headers|overrides|body"
+    maps += "|node_labels|node_selector"
     chosen = rf"({maps}|writable_mb)\.[^.]*$"
     return None if re.search(chosen, path) else find(path)
 

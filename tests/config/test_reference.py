@@ -92,6 +92,8 @@ def test_the_full_example_of_the_tests_sets_every_key() -> None:
     # virtual NPU excludes Volcano.
     assert {key.path for key in KEYS} - named == {
         "services.bench.body",
+        "services.build.signing.password.file",
+        "services.build.signing.password.command",
         "services.gate.prometheus.token.file",
         "services.gate.prometheus.token.command",
         "services.kubernetes.npu.volcano_queue",
