@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto, TensorProto
 
 from ascend_ops.errors import AscendOpsError
+from ascend_ops.onnx_atc import for_atc
 from ascend_ops.onnx_fusion import Fusion, Refusal, fuse, opset_version
 from ascend_ops.onnx_graph import nested_uses
 
@@ -169,10 +170,11 @@ def main() -> int:
     )
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
+    parser.add_argument("--for-atc", action="store_true", help="the form that ATC reads")
     arguments = parser.parse_args()
     try:
         model, report = optimize(read_model(arguments.source))
-        data = model.SerializeToString()
+        data = (for_atc(model) if arguments.for_atc else model).SerializeToString()
     except (OnnxModelError, EncodeError) as error:
         print(json.dumps({"outcome": "error", "message": str(error)}))
         return EXIT_USAGE
