@@ -38,6 +38,11 @@ class _Case:
     observed: Observed | None
 
     @property
+    def here(self) -> bool:
+        """Whether replicas are processes of this machine, made of its files."""
+        return self.project.target == "local"
+
+    @property
     def base(self) -> str | None:
         """The release that serves now."""
         return self.observed.desired.serving_release if self.observed else None
@@ -87,6 +92,8 @@ def _observed(target: Target) -> Observed | None:
 
 
 def _state_dir(case: _Case) -> Iterator[Finding]:
+    if not case.here:
+        return
     directory = case.project.service_dir
     place = next(path for path in (directory, *directory.parents) if path.exists())
     if not place.is_dir():
@@ -120,6 +127,8 @@ def _free_space(case: _Case, place: Path) -> Finding:
 
 
 def _app(case: _Case) -> Iterator[Finding]:
+    if not case.here:
+        return
     yield _tried(
         "application",
         lambda: f"{len(scan(app_directory(case.project), app_rules(case.project)))} files",
@@ -132,7 +141,7 @@ def _model(case: _Case) -> Iterator[Finding]:
 
 
 def _python(case: _Case) -> Iterator[Finding]:
-    if not any("{python}" in word for word in case.project.service.app.command):
+    if not case.here or not any("{python}" in word for word in case.project.service.app.command):
         return
     try:
         python = python_of(case.project)
@@ -197,7 +206,7 @@ def _memory(case: _Case) -> Iterator[Finding]:
     limit_mb = case.project.service.resources.memory_mb
     each_mb = limit_mb or case.largest_replica_mb
     available_mb = available_memory_mb()
-    if case.project.target != "local" or not each_mb or available_mb is None:
+    if not case.here or not each_mb or available_mb is None:
         return
     needed_mb = each_mb * case.added_replicas
     said = (
@@ -227,7 +236,7 @@ def available_memory_mb() -> int | None:
 
 def _cpus(case: _Case) -> Iterator[Finding]:
     wanted = case.project.service.resources.cpus
-    if case.project.target != "local" or not wanted:
+    if not case.here or not wanted:
         return
     here = os.sched_getaffinity(0)
     missing = sorted(set(wanted) - here)
@@ -246,7 +255,7 @@ def _gate(case: _Case) -> Iterator[Finding]:
         said = "no benchmark is configured: speed is not judged"
         yield Finding("gate", "warn", said, "Add bench to opsctl.yaml")
     elif service.bench.body is None and not service.bench.requests_file:
-        if service.bench.method == "POST":
+        if service.bench.method == "POST" and not service.bench.is_generated:
             said = "bench sends POST without a body"
             yield Finding("gate", "fail", said, "Set bench.requests_file or bench.body")
     elif service.strategy.type == "recreate" and case.base:

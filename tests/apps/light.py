@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+HOST = os.environ.get("OPSCTL_HOST", "127.0.0.1")
 HEADER_END = b"\r\n\r\n"
 BODY_MAX_BYTES = 16 * 1024 * 1024
 LINGER_S = 0.2
@@ -273,10 +274,10 @@ class Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         listeners = [
             await loop.create_server(
-                lambda: Connection(self, self.service.answer), "127.0.0.1", port, backlog=1024
+                lambda: Connection(self, self.service.answer), HOST, port, backlog=1024
             ),
             await loop.create_server(
-                lambda: Connection(self, self.service.health), "127.0.0.1", health_port
+                lambda: Connection(self, self.service.health), HOST, health_port
             ),
         ]
         if fault.dies_after_s:

@@ -183,7 +183,7 @@ class DockerReleaseStore:
         nothing = Image("", "", "1", False, "")
         launch = self._launch(project, nothing, None).to_dict()
         for key in ("directory", "model_path", "image"):
-            del launch[key]
+            launch.pop(key, None)
         return launch
 
     def _complete(self) -> tuple[str, ...]:

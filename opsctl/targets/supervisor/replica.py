@@ -284,7 +284,8 @@ class ReplicaRunner:
                 self._ready_since = self._ready_since or time.monotonic()
                 self._ended = ""
                 self._say("ready", "")
-                self._tell(f"ready after {time.monotonic() - self._started_at:.1f} s")
+                took_s = time.monotonic() - self._started_at
+                self._tell(f"ready after {took_s:.1f} s" if self._started_at else "ready")
                 self._around.changed()
             return
         self.ready_streak = 0

@@ -96,7 +96,7 @@ class Yard:
         try:
             seen = await self.daemon.do(
                 "cannot read the memory",
-                lambda api: api.stats(watched.id, stream=False, one_shot=True),
+                lambda api: api.stats(watched.id, stream=False),
             )
         except TargetUnreachable:
             return 0
