@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsctl.bench import signature
 from opsctl.bench.recorded import WHOLE
 from opsctl.config import settings
 from opsctl.errors import ConfigError
@@ -40,13 +41,23 @@ class Bodies:
         return made.hexdigest()[:12]
 
 
-def load_bodies(bench: settings.Bench, root: Path) -> Bodies:
-    """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed."""
+def load_bodies(
+    bench: settings.Bench, root: Path, endpoint: Endpoint | None = None, seed: int = 0
+) -> Bodies:
+    """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed.
+
+    Where it names none, the model behind `endpoint` is asked what it takes: then TargetUnreachable
+    is raised when nobody answers.
+    """
     if bench.requests_file is not None:
         items = read_items(root / bench.requests_file)
         if WHOLE in (items[0] if isinstance(items[0], dict) else ()):
             return Bodies({1: _whole_bodies(items, bench)})
         return Bodies({size: _batches(items, size) for size in bench.batch_sizes})
+    if bench.is_generated and endpoint is not None:
+        inputs = signature.ask(endpoint, bench.path, bench.timeout_s)
+        made = {s: signature.bodies(inputs, s, VARIANTS, seed) for s in bench.batch_sizes}
+        return Bodies(made)
     if bench.body is None:
         return Bodies({1: (b"",)})
     return Bodies({1: (_encode(bench.body),)})

@@ -18,7 +18,9 @@ class Bench(Section):
     path: str = key(doc="Path that is measured.", example="/v1/models/m:predict")
     method: str = key("POST", doc="HTTP method.", choices=("GET", "POST"))
     requests_file: str | None = key(
-        None, doc="JSON lines, one `instances` item each, of which batches are cut; or a recording."
+        None,
+        doc="JSON lines, one `instances` item each, of which batches are cut, or a recording;"
+        " default: made from the model's signature, for a :predict path.",
     )
     redact: tuple[str, ...] = key(
         (),
@@ -44,6 +46,17 @@ class Bench(Section):
     seed: int | None = key(
         None, doc="Seed of coin flips and arrivals; default: random, reported.", low=0
     )
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether bodies are made from the model's signature, as none are given."""
+        given = self.requests_file is not None or self.body is not None
+        return self.method == "POST" and not given and self.path.lower().endswith(":predict")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The batch sizes that are measured: one, where no batches can be made."""
+        return self.batch_sizes if self.requests_file or self.is_generated else (1,)
 
 
 @section

@@ -162,13 +162,14 @@ def _bench(value: s.Bench, at: Section) -> None:
     at.rooted("path", value.path)
     if "body" in at.node.entries and at.has("requests_file"):
         at.wrong("requests_file", "body is set too; allowed: one of both")
-    if value.method == "POST" and "body" not in at.node.entries and not value.requests_file:
-        at.wrong("requests_file", "a POST needs requests_file or body")
+    given = "body" in at.node.entries or value.requests_file
+    if value.method == "POST" and not given and not value.is_generated:
+        at.wrong("requests_file", "a POST needs requests_file or body (or a path with :predict)")
     if not value.batch_sizes:
         at.wrong("batch_sizes", "the list is empty")
     if list(value.batch_sizes) != sorted(set(value.batch_sizes)):
         at.wrong("batch_sizes", "allowed: each size once, the smallest first")
-    if value.requests_file is None and at.has("batch_sizes") and value.batch_sizes != (1,):
+    if at.has("batch_sizes") and value.batch_sizes != (1,) and value.sizes == (1,):
         at.wrong("batch_sizes", "without requests_file no batches can be made; allowed: [1]")
     if value.warmup_s > value.warmup_max_s:
         at.wrong("warmup_s", f"is more than warmup_max_s ({value.warmup_max_s:g})")
@@ -293,7 +294,7 @@ def _service(value: s.Service, at: Section) -> None:
 
 
 def _check_budget(bench: s.Bench, gate: s.Gate, at: Section) -> None:
-    sizes = len(bench.batch_sizes) if bench.requests_file else 1
+    sizes = len(bench.sizes)
     shortest_s = sizes * gate.min_pairs / bench.rate_per_s
     if shortest_s > gate.budget_s:
         at.wrong(

@@ -46,6 +46,8 @@ class Behaviour:
     cpus: tuple[int, ...] = ()
     metrics: str = ""
     """What GET /metrics answers, in Prometheus' text format."""
+    metadata: str = ""
+    """What a path that ends with /metadata answers."""
 
 
 class Protocol(asyncio.Protocol):
@@ -77,6 +79,9 @@ class Protocol(asyncio.Protocol):
         how = self.behaviour
         if self.path == b"/metrics":
             self._write(b"200 OK", how.metrics.encode())
+            return
+        if how.metadata and self.path.endswith(b"/metadata"):
+            self._write(b"200 OK", how.metadata.encode())
             return
         if how.stall_ms:
             phase = (time.monotonic() - self.started) % how.stall_every_s

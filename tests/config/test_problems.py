@@ -172,8 +172,8 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
         ),
         (
             (
-                "gate: {prometheus: {url: http://x, queries: [{name: a, query: 'rate(b[1m])', most: 1,"
-                " refused_percent: null}]}}"
+                "gate: {prometheus: {url: http://x, queries: [{name: a, query: 'rate(b[1m])',"
+                " most: 1, refused_percent: null}]}}"
             ),
             "gate.prometheus.queries[0].query",
             "its range of 60 s is longer than interval_s (15): values would overlap",
@@ -238,7 +238,7 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
         (
             "bench: {path: /x}",
             "bench.requests_file",
-            "a POST needs requests_file or body",
+            "a POST needs requests_file or body (or a path with :predict)",
         ),
         (
             "bench: {path: /x, body: {}, batch_sizes: [1, 4]}",
