@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import uuid
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +43,7 @@ class Inbox:
     def put(self, request: RequestKind, *, by: str, reason: str, clock: Clock) -> Request:
         """Leave a request, durably and at once whole."""
         now = clock.now()
-        item = Request(f"{int(now * 1e6):016d}-{uuid.uuid4().hex[:8]}", request, by, reason, now)
+        item = Request(f"{int(now * 1e6):016d}-{os.urandom(4).hex()}", request, by, reason, now)
         self._storage.write(_path(item), json.dumps(item.to_dict()).encode())
         return item
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from opsctl.config.settings import SecretSource
 from opsctl.errors import PreflightRefused
-from opsctl.shell import run
 from opsctl.storage import Storage
 
 COMMAND_TIMEOUT_S = 30.0
@@ -94,6 +93,8 @@ def _read(path: Path) -> str:
 
 
 def _ask(command: tuple[str, ...], root: Path, interrupt: Callable[[], None] | None) -> str:
+    from opsctl.shell import run  # `opsctl status` needs none of it
+
     done = run(command, timeout_s=COMMAND_TIMEOUT_S, cwd=root, interrupt=interrupt)
     if done.timed_out:
         raise _NoValue(f"took longer than {COMMAND_TIMEOUT_S:g} s")

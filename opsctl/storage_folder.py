@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from pathlib import Path
 
 from opsctl import lock
@@ -92,6 +91,8 @@ class FolderStorage:
         try:
             (self.root / path).unlink(missing_ok=True)
         except (IsADirectoryError, PermissionError):
+            import shutil  # with its compressors, too much for `opsctl status`
+
             shutil.rmtree(self.root / path, ignore_errors=True)
 
     def rename(self, folder: str, name: str) -> None:
@@ -105,6 +106,8 @@ class FolderStorage:
 
     def destroy(self) -> None:
         """Remove the folder, and those above it that are then empty (environment, state)."""
+        import shutil
+
         shutil.rmtree(self.root, ignore_errors=True)
         for parent in (self.root.parent, self.root.parent.parent):
             try:

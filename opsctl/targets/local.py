@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from opsctl.config.settings import Project
 from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
-from opsctl.targets.supervisor import offline, wire
+from opsctl.targets.supervisor import wire
 from opsctl.targets.supervisor.layout import HELD_FOLDERS, Layout
 from opsctl.targets.supervisor.run_settings import RunSettings, reachable
 from opsctl.targets.target import CommandResult
@@ -57,16 +57,20 @@ class LocalTarget:
 
     def observe(self) -> Observed:
         """What runs now. After a reboot nothing is started by looking at it."""
+        with contextlib.suppress(wire.NobodyListens):
+            return self._asked()
+        from opsctl.targets.supervisor import offline
+
         remembered = offline.remembered(self._layout)
         if remembered is None and not self._layout.lock_file.exists():
             return offline.NOTHING
-        try:
-            return Observed.from_dict(self._call({"call": "observe"})["observed"])
-        except wire.NobodyListens:
-            if remembered is not None and not offline.same_boot(remembered):
-                return offline.after_reboot(remembered)
+        if remembered is not None and not offline.same_boot(remembered):
+            return offline.after_reboot(remembered)
         # Its keeper was killed too: replicas may run, and somebody must be in charge.
         self._ensure_running()
+        return self._asked()
+
+    def _asked(self) -> Observed:
         return Observed.from_dict(self._call({"call": "observe"})["observed"])
 
     def renew(self, epoch: int) -> None:
@@ -87,7 +91,7 @@ class LocalTarget:
 
     def front_door(self) -> Endpoint:
         """Where users call; before the first apply with `auto` the port is a forecast."""
-        from opsctl.targets.supervisor import ports
+        from opsctl.targets.supervisor import offline, ports
 
         host = reachable(self._settings.host)
         port = self._settings.port

@@ -17,7 +17,7 @@ from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
 
 HAPROXY_MIN = (2, 5)
-"""First version with servers added at run time that are health-checked."""
+"""`option idle-close-on-response`, which reloads lean on, was added to 2.5 and came with 2.6."""
 
 MIB = 1024 * 1024
 
