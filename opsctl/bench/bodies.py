@@ -41,9 +41,7 @@ class Bodies:
         return made.hexdigest()[:12]
 
 
-def load_bodies(
-    bench: settings.Bench, root: Path, endpoint: Endpoint | None = None, seed: int = 0
-) -> Bodies:
+def load_bodies(bench: settings.Bench, root: Path, endpoint: Endpoint | None = None) -> Bodies:
     """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed.
 
     Where it names none, the model behind `endpoint` is asked what it takes: then TargetUnreachable
@@ -56,6 +54,8 @@ def load_bodies(
         return Bodies({size: _batches(items, size) for size in bench.batch_sizes})
     if bench.is_generated and endpoint is not None:
         inputs = signature.ask(endpoint, bench.path, bench.timeout_s)
+        # Not the seed of the run, which is another one each time: runs must send the same.
+        seed = bench.seed or 0
         made = {s: signature.bodies(inputs, s, VARIANTS, seed) for s in bench.batch_sizes}
         return Bodies(made)
     if bench.body is None:

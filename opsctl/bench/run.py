@@ -50,7 +50,7 @@ def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateR
     """
     arms = tuple(arm for arm in (request.baseline, request.candidate) if arm is not None)
     # The old release says what users send today: a candidate that takes it no more shall fail.
-    bodies = load_bodies(request.bench, request.root, arms[0], request.seed)
+    bodies = load_bodies(request.bench, request.root, arms[0])
     plan = LoadPlan(arms, request.bench, bodies, request.seed)
     external = External(request, tell, interrupt) if request.gate.prometheus else None
     holder = None

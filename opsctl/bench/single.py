@@ -50,7 +50,7 @@ def measure(
     request: BenchRequest, *, tell: Callable[[str], None], interrupt: Callable[[], None]
 ) -> BenchReport:
     """Benchmark every batch size in turn. Raises ConfigError for unreadable request bodies."""
-    bodies = load_bodies(request.bench, request.root, request.endpoint, request.seed)
+    bodies = load_bodies(request.bench, request.root, request.endpoint)
     plan = LoadPlan((request.endpoint,), request.bench, bodies, request.seed)
     with session(plan, request.client_cpus) as opened:
         return _measured(request, opened, tell, interrupt)

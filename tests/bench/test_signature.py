@@ -111,7 +111,7 @@ def test_a_gate_without_bodies_asks_the_old_release_what_it_takes() -> None:
     with running(replace(EQUAL, metadata=metadata)) as old, running(EQUAL) as new:
         report = gated(request(old, new, load=load, gate=SHORT))
         assert (report.outcome, report.reason_kind) == ("pass", "proved")
-        made = load_bodies(load, Path(), old.endpoint, 5)
+        made = load_bodies(load, Path(), old.endpoint)
         assert report.data["bodies"] == made.digest
     rows = [json.loads(body)["instances"] for body in made.by_size[1]]
     assert len(rows) == 32 and all(len(row) == 1 and len(row[0]) == 3 for row in rows)
