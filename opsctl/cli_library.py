@@ -59,7 +59,7 @@ def model_optimize(parser: Parser) -> None:
     """`model optimize`."""
     _python(parser)
     parser.add_argument("model", metavar="MODEL", help="SavedModel folder, or frozen graph (.pb)")
-    parser.add_argument("--to", metavar="PATH", help="SavedModel folder to write")
+    parser.add_argument("--to", metavar="PATH", help="SavedModel folder, or .pb, to write")
     parser.add_argument("--signature", metavar="NAME", help="default: serving_default")
     parser.add_argument("--inputs", nargs="+", metavar="TENSOR", help="of a frozen graph, like x:0")
     parser.add_argument("--outputs", nargs="+", metavar="TENSOR", help="of a frozen graph")
@@ -67,8 +67,12 @@ def model_optimize(parser: Parser) -> None:
         "--without-custom-ops", action="store_true", help="no fused ops: loads in any TensorFlow"
     )
     parser.add_argument(
-        "--compare", action="store_true", help="run both graphs: answers, time, peak memory"
+        "--layout", choices=("keep", "nhwc"), help="nhwc: turn convolutions of NCHW (default keep)"
     )
+    parser.add_argument(
+        "--no-compare", action="store_true", help="don't run both to compare answers and time"
+    )
+    parser.add_argument("--batch", type=int, metavar="N", help="to compare with (default 32)")
 
 
 def model_convert(parser: Parser) -> None:

@@ -21,7 +21,9 @@ def _optimize(arguments: argparse.Namespace) -> Outcome:
         inputs=arguments.inputs,
         outputs=arguments.outputs,
         without_custom_ops=arguments.without_custom_ops,
-        compare=arguments.compare,
+        layout=arguments.layout,
+        no_compare=arguments.no_compare,
+        batch=arguments.batch,
         dry_run=arguments.dry_run,
     )
     words = [*chosen, "--", arguments.model]

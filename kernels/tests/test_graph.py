@@ -1,0 +1,423 @@
+"""The TensorFlow graph optimiser: what it fuses, what it must leave alone, and equal answers."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from ascend_ops.errors import InvalidInputError
+from ascend_ops.graph_compare import compare, make_inputs, ratio_of, relative_error
+from ascend_ops.graph_fusion import CONV, MATMUL, fuse
+from ascend_ops.graph_load import load_model, save_model
+from ascend_ops.graph_optimize import missing_ops, optimise
+from ascend_ops.graph_view import Model, make_callable
+
+needs_ops = pytest.mark.skipif(bool(missing_ops()), reason=missing_ops() or "they are there")
+W = np.random.default_rng(5).normal(size=(8, 6)).astype(np.float32)
+B = np.arange(6, dtype=np.float32)
+K = np.random.default_rng(6).normal(size=(3, 3, 4, 5)).astype(np.float32)
+C = np.arange(5, dtype=np.float32)
+VECTOR = tf.TensorSpec([None, 8], tf.float32, "x")
+IMAGE = tf.TensorSpec([None, 9, 9, 4], tf.float32, "x")
+Build = Callable[[Any], Any]
+
+
+def model_of(build: Build, spec: tf.TensorSpec = VECTOR) -> Model:
+    """The graph of a function exactly as it is written, without any of TensorFlow's passes."""
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(spec.dtype, spec.shape, name="x")
+        results = build(x)
+        named = results if isinstance(results, tuple) else (results,)
+        outputs = {f"y{i}": tensor.name for i, tensor in enumerate(named)}
+    return Model(graph.as_graph_def(), {"x": "x:0"}, outputs, specs={"x": spec})
+
+
+def fused_in(build: Build, spec: tf.TensorSpec = VECTOR) -> list[tuple[str, str]]:
+    """Op and activation of each chain that is fused."""
+    return [(one.op, one.activation) for one in fuse(model_of(build, spec))]
+
+
+def dense(x: Any, **transposed: bool) -> Any:
+    return tf.nn.bias_add(tf.matmul(x, W, **transposed), B)
+
+
+def conv(x: Any, **more: Any) -> Any:
+    given = {"strides": 1, "padding": "SAME", **more}
+    return tf.nn.bias_add(tf.nn.conv2d(x, K, **given), C)
+
+
+FUSED: dict[str, tuple[Build, tf.TensorSpec, list[tuple[str, str]]]] = {
+    "dense": (dense, VECTOR, [(MATMUL, "none")]),
+    "dense relu": (lambda x: tf.nn.relu(dense(x)), VECTOR, [(MATMUL, "relu")]),
+    "dense sigmoid": (lambda x: tf.sigmoid(dense(x)), VECTOR, [(MATMUL, "sigmoid")]),
+    "added vector": (lambda x: tf.nn.relu(tf.matmul(x, W) + B), VECTOR, [(MATMUL, "relu")]),
+    "vector first": (lambda x: tf.nn.relu(B + tf.matmul(x, W)), VECTOR, [(MATMUL, "relu")]),
+    "transposed": (
+        lambda x: tf.nn.relu(tf.nn.bias_add(tf.matmul(x, W.T, transpose_b=True), B)),
+        VECTOR,
+        [(MATMUL, "relu")],
+    ),
+    "two layers": (
+        lambda x: tf.matmul(tf.nn.relu(dense(x)), W.T) + np.ones(8, np.float32),
+        VECTOR,
+        [(MATMUL, "relu"), (MATMUL, "none")],
+    ),
+    "shared weights": (
+        lambda x: (tf.nn.relu(dense(x)), tf.sigmoid(dense(2 * x))),
+        VECTOR,
+        [(MATMUL, "relu"), (MATMUL, "sigmoid")],
+    ),
+    "conv": (lambda x: tf.nn.relu(conv(x)), IMAGE, [(CONV, "relu")]),
+    "conv with strides": (
+        lambda x: tf.nn.relu(conv(x, strides=2, padding="VALID")),
+        IMAGE,
+        [(CONV, "relu")],
+    ),
+    "conv with dilation": (
+        lambda x: tf.nn.relu(conv(x, dilations=2, padding="VALID")),
+        IMAGE,
+        [(CONV, "relu")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_chains_are_fused(name: str) -> None:
+    build, spec, expected = FUSED[name]
+    assert fused_in(build, spec) == expected
+
+
+@needs_ops
+@pytest.mark.parametrize("name", FUSED)
+def test_a_fused_graph_gives_the_same_answers(name: str) -> None:
+    build, spec, expected = FUSED[name]
+    model = model_of(build, spec)
+    done = optimise(model)
+    assert [(one.op, one.activation) for one in done.fused] == expected
+    x = make_inputs(model, 3)
+    pairs = zip(make_callable(model)(*x), make_callable(done.model)(*x), strict=True)
+    for one, other in pairs:
+        assert relative_error(one.numpy(), other.numpy()) <= 2e-6
+
+
+def two_users(x: Any) -> Any:
+    middle = tf.matmul(x, W)
+    return tf.nn.relu(tf.nn.bias_add(middle, B)) + middle
+
+
+def fetched(x: Any) -> Any:
+    middle = tf.matmul(x, W)
+    return tf.nn.relu(tf.nn.bias_add(middle, B)), middle
+
+
+def used_twice(x: Any) -> Any:
+    middle = tf.matmul(x, W[:, :1])
+    return tf.add(middle, middle)
+
+
+def waits(x: Any) -> Any:
+    with tf.control_dependencies([tf.print(x)]):
+        product = tf.matmul(x, W)
+    return tf.nn.relu(tf.nn.bias_add(product, B))
+
+
+def bias_waits(x: Any) -> Any:
+    product = tf.matmul(x, W)
+    with tf.control_dependencies([tf.print(x)]):
+        return tf.nn.relu(tf.nn.bias_add(product, B))
+
+
+def is_waited_for(x: Any) -> Any:
+    product = tf.matmul(x, W)
+    result = tf.nn.relu(tf.nn.bias_add(product, B))
+    with tf.control_dependencies([product]):
+        return result, tf.identity(x)
+
+
+inner = tf.function(lambda x: tf.nn.relu(dense(x)))
+
+
+TRAPS: dict[str, tuple[Build, tf.TensorSpec]] = {
+    "a middle with two users": (two_users, VECTOR),
+    "a middle that is fetched": (fetched, VECTOR),
+    "a middle added to itself": (used_twice, VECTOR),
+    "the product waits": (waits, VECTOR),
+    "the bias waits": (bias_waits, VECTOR),
+    "the product is waited for": (is_waited_for, VECTOR),
+    "a function's body": (inner, VECTOR),
+    "relu6 after dense": (lambda x: tf.nn.relu6(dense(x)), VECTOR),
+    "elu after dense": (lambda x: tf.nn.elu(dense(x)), VECTOR),
+    "relu6 after conv": (lambda x: tf.nn.relu6(conv(x)), IMAGE),
+    "conv without relu": (conv, IMAGE),
+    "a bias of one": (lambda x: tf.nn.relu(tf.matmul(x, W) + B[:1]), VECTOR),
+    "a bias of two axes": (lambda x: tf.nn.relu(tf.matmul(x, W) + B[None]), VECTOR),
+    "a column": (
+        lambda x: tf.nn.relu(tf.matmul(x, W) + np.ones((4, 1), np.float32)),
+        tf.TensorSpec([4, 8], tf.float32, "x"),
+    ),
+    "a scalar": (lambda x: tf.nn.relu(tf.matmul(x, W) + 1.0), VECTOR),
+    "a bias of unknown size": (
+        lambda x: tf.nn.relu(
+            tf.matmul(x, W) + tf.compat.v1.placeholder_with_default(B, shape=[None])
+        ),
+        VECTOR,
+    ),
+    "a bias of unknown rank": (
+        lambda x: tf.nn.relu(
+            tf.raw_ops.BiasAdd(
+                value=tf.matmul(x, W), bias=tf.compat.v1.placeholder_with_default(B, shape=None)
+            )
+        ),
+        VECTOR,
+    ),
+    "doubles": (
+        lambda x: tf.nn.relu(tf.nn.bias_add(tf.matmul(x, W.astype(np.float64)), B.astype(float))),
+        tf.TensorSpec([None, 8], tf.float64, "x"),
+    ),
+    "NCHW": (
+        lambda x: tf.nn.relu(
+            tf.nn.bias_add(tf.nn.conv2d(x, K, 1, "SAME", data_format="NCHW"), C, data_format="NCHW")
+        ),
+        tf.TensorSpec([None, 4, 9, 9], tf.float32, "x"),
+    ),
+    "a bias of NCHW": (
+        lambda x: tf.nn.relu(
+            tf.nn.bias_add(
+                tf.nn.conv2d(x, K, 1, "SAME"), np.ones(9, np.float32), data_format="NCHW"
+            )
+        ),
+        IMAGE,
+    ),
+    "explicit padding": (
+        lambda x: tf.nn.relu(conv(x, padding=[[0, 0], [1, 2], [0, 1], [0, 0]])),
+        IMAGE,
+    ),
+    "a grouped convolution": (
+        lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, K[:, :, :2, :4], 1, "SAME"), C[:4])),
+        IMAGE,
+    ),
+    "unknown channels": (
+        lambda x: tf.nn.relu(conv(x)),
+        tf.TensorSpec([None, None, None, None], tf.float32, "x"),
+    ),
+    "two devices": (
+        lambda x: tf.nn.relu(tf.nn.bias_add(_elsewhere(x), B)),
+        VECTOR,
+    ),
+    "a batched product": (
+        lambda x: tf.nn.relu(tf.matmul(x, W[None]) + B),
+        tf.TensorSpec([None, 2, 8], tf.float32, "x"),
+    ),
+}
+
+
+def _elsewhere(x: Any) -> Any:
+    with tf.device("/CPU:1"):
+        return tf.matmul(x, W)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_nothing_is_fused_in_a_trap(name: str) -> None:
+    build, spec = TRAPS[name]
+    assert fused_in(build, spec) == []
+
+
+def test_a_bias_with_two_users_ends_the_chain() -> None:
+    def build(x: Any) -> Any:
+        biased = dense(x)
+        return tf.nn.relu(biased) + biased
+
+    assert fused_in(build) == [(MATMUL, "none")]
+
+
+def test_constants_are_folded_and_identities_and_dead_nodes_go() -> None:
+    def build(x: Any) -> Any:
+        tf.sin(x, name="dead")
+        scale = tf.exp(tf.constant([1.0, 2.0])) + 1.0
+        return tf.identity(tf.identity(tf.stop_gradient(x)) * tf.reduce_sum(scale), name="y")
+
+    model = model_of(build)
+    done = optimise(model, custom_ops=False)
+    assert done.identities == 2
+    ops = sorted(node.op for node in done.model.graph.node)
+    assert ops == ["Const", "Identity", "Mul", "Placeholder"]
+    (value,) = [node for node in done.model.graph.node if node.op == "Const"]
+    assert tf.make_ndarray(value.attr["value"].tensor) == pytest.approx(np.exp(1) + np.exp(2) + 2)
+    assert len(model.graph.node) == done.nodes_before  # the original stays as it was
+
+
+def test_what_has_state_or_order_is_not_folded() -> None:
+    def build(x: Any) -> Any:
+        with tf.control_dependencies([tf.print(x)]):
+            ordered = tf.constant(2.0) * tf.constant(3.0)
+        return x + tf.random.uniform([8]) + ordered
+
+    done = optimise(model_of(build), custom_ops=False)
+    ops = [node.op for node in done.model.graph.node]
+    assert {"RandomUniform", "PrintV2", "Mul"} <= set(ops)
+
+
+def test_a_large_constant_is_computed_when_it_is_needed() -> None:
+    done = optimise(model_of(lambda x: x + tf.reduce_sum(tf.zeros([3000, 3000]) + x[0, 0])))
+    assert max(len(node.SerializeToString()) for node in done.model.graph.node) < 1 << 20
+
+
+def test_what_fails_when_it_is_computed_stays_in_the_graph() -> None:
+    def build(x: Any) -> Any:
+        return x + tf.cast(tf.constant(1) // tf.constant(0), tf.float32)
+
+    done = optimise(model_of(build), custom_ops=False)
+    assert "FloorDiv" in {node.op for node in done.model.graph.node}
+
+
+def test_nchw_is_turned_on_demand_and_keeps_two_transpositions() -> None:
+    def build(x: Any) -> Any:
+        for _ in range(2):
+            x = tf.nn.conv2d(x, K[:, :, :, :4], 1, "SAME", data_format="NCHW")
+            x = tf.nn.relu(tf.nn.bias_add(x, C[:4], data_format="NCHW"))
+        return tf.nn.max_pool2d(x, 3, 2, "VALID", data_format="NCHW")
+
+    nchw = model_of(build, tf.TensorSpec([2, 4, 9, 9], tf.float32, "x"))
+    done = optimise(nchw, custom_ops=False, nhwc=True)
+    ops = [node.op for node in done.model.graph.node]
+    assert done.turned == 5
+    assert ops.count("Transpose") == 2
+    layouts = {n.attr["data_format"].s for n in done.model.graph.node if "data_format" in n.attr}
+    assert layouts == {b"NHWC"}
+    x = np.random.default_rng(3).normal(size=(2, 4, 9, 9)).astype(np.float32)
+    expected = tf.transpose(x, (0, 2, 3, 1))
+    for _ in range(2):
+        expected = tf.nn.relu(tf.nn.conv2d(expected, K[:, :, :, :4], 1, "SAME") + C[:4])
+    expected = tf.transpose(tf.nn.max_pool2d(expected, 3, 2, "VALID"), (0, 3, 1, 2))
+    (got,) = make_callable(done.model)(tf.constant(x))
+    assert relative_error(expected.numpy(), got.numpy()) <= 2e-6
+    assert len(fuse(done.model)) == 2
+
+
+def small_model(folder: Path) -> Path:
+    """A Keras model as it is exported: Dense with Relu, Dense with Sigmoid."""
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((8,), name="x"), keras.layers.Dense(16, activation="relu"),
+              keras.layers.Dense(3, activation="sigmoid")]  # fmt: skip
+    keras.Sequential(layers).export(str(folder / "model"), verbose=False)
+    return folder / "model"
+
+
+@pytest.mark.parametrize("suffix", ["", ".pb"])
+def test_a_model_is_written_and_loads_in_any_tensorflow(tmp_path: Path, suffix: str) -> None:
+    path = small_model(tmp_path)
+    model = load_model(path)
+    done = optimise(model, custom_ops=False)
+    assert {node.op for node in done.model.graph.node} <= {
+        "Placeholder", "Const", "MatMul", "BiasAdd", "Relu", "Sigmoid", "Identity"
+    }  # fmt: skip
+    target = tmp_path / f"new{suffix}"
+    save_model(done.model, target)
+    x = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32)
+    (name,) = model.inputs
+    expected = tf.saved_model.load(str(path)).signatures["serving_default"](**{name: x})
+    if suffix:
+        again = load_model(target, outputs=list(done.model.outputs.values()))
+        (got,) = make_callable(again)(tf.constant(x))
+    else:
+        function = tf.saved_model.load(str(target)).signatures["serving_default"]
+        assert [*function.structured_input_signature[1]] == [name]
+        (got,) = function(**{name: tf.constant(x)}).values()
+    assert relative_error(next(iter(expected.values())).numpy(), got.numpy()) <= 1e-6
+
+
+@needs_ops
+def test_a_fused_model_is_served_after_the_library_is_loaded(tmp_path: Path) -> None:
+    path = small_model(tmp_path)
+    done = optimise(load_model(path))
+    assert [one.activation for one in done.fused] == ["relu", "sigmoid"]
+    save_model(done.model, tmp_path / "fused")
+    x = np.ones((2, 8), np.float32)
+    program = (
+        "import sys, ascend_ops.tensorflow, numpy as np, tensorflow as tf\n"
+        "f = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "(y,) = f(**{k: tf.ones((2, 8)) for k in f.structured_input_signature[1]}).values()\n"
+        "print(y.numpy().tolist())\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "fused")]
+    done_there = subprocess.run(command, capture_output=True, text=True, check=True)
+    function = tf.saved_model.load(str(path)).signatures["serving_default"]
+    (expected,) = function(**{next(iter(function.structured_input_signature[1])): x}).values()
+    assert np.allclose(json.loads(done_there.stdout), expected.numpy(), rtol=1e-5)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    path = small_model(tmp_path)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/saved_model.pb").write_bytes(b"\x00broken")
+    (tmp_path / "text.pb").write_text("hello")
+    for arguments, message in (
+        ((tmp_path / "none",), "there is no model at"),
+        ((tmp_path,), "is no SavedModel: it has no saved_model.pb"),
+        ((tmp_path / "broken",), "cannot load"),
+        ((tmp_path / "text.pb",), "is no frozen graph"),
+        ((path, "train"), r"has no signature train; it has .*serving_default"),
+        ((path, "", ["x"]), "are for frozen graphs"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            load_model(*arguments)
+    frozen = tmp_path / "frozen.pb"
+    frozen.write_bytes(model_of(dense).graph.SerializeToString())
+    with pytest.raises(InvalidInputError, match=r"--outputs TENSOR…, such as BiasAdd"):
+        load_model(frozen)
+    with pytest.raises(InvalidInputError, match="has no node nothing"):
+        load_model(frozen, outputs=["nothing:0"])
+
+
+def test_different_answers_are_noticed() -> None:
+    one, other = model_of(lambda x: x * 2.0), model_of(lambda x: x * 2.1)
+    comparison = compare(one, other, 4)
+    assert not comparison.equal
+    assert comparison.outputs["y0"] == pytest.approx(0.05, rel=1e-5)
+    assert compare(one, one.copy(), 4).equal
+    assert relative_error(np.ones(3), np.ones(4)) == float("inf")
+    assert relative_error(np.array([1.0, np.nan]), np.array([1.0, 2.0])) == float("inf")
+    assert relative_error(np.array([1, 2]), np.array([1, 3])) == float("inf")
+
+
+def test_the_interval_holds_the_median_of_paired_ratios() -> None:
+    before, after = np.full(31, 2.0), np.linspace(0.5, 1.5, 31)
+    ratio = ratio_of(before, after)
+    assert ratio.speedup == pytest.approx(2.0)
+    # Order statistics 10 and 21 of 31, counted from 1: binomial, 95 %.
+    assert (ratio.low, ratio.high) == pytest.approx(
+        (2 / after[31 - 11], 2 / after[31 - 23]), rel=0.1
+    )
+
+
+def test_inputs_fit_the_table_that_they_index() -> None:
+    table = np.zeros((7, 3), np.float32)
+    spec = tf.TensorSpec([None, 5], tf.int32, "x")
+    model = model_of(lambda x: tf.gather(table, tf.cast(x, tf.int64)), spec)
+    (indices,) = make_inputs(model, 400)
+    assert (indices.shape, indices.dtype) == ((400, 5), tf.int32)
+    assert set(indices.numpy().ravel().tolist()) == set(range(7))
+
+
+def test_the_command_writes_reports_and_never_overwrites(tmp_path: Path) -> None:
+    path = small_model(tmp_path)
+    command = [sys.executable, "-m", "ascend_ops.graph", "--json", "--without-custom-ops",
+               f"--to={tmp_path / 'new'}", str(path)]  # fmt: skip
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert (answer["outcome"], answer["fused"]) == ("optimised", [])
+    assert answer["comparison"]["equal"]
+    assert answer["nodes_after"] < answer["nodes_before"]
+    again = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert again.returncode == 2
+    assert "is there already; nothing is overwritten" in again.stdout
