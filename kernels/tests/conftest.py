@@ -1,6 +1,10 @@
 """Shared by the operator tests: the variants that this machine can run, and quiet TensorFlow."""
 
 import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,26 @@ NEEDED_FLAGS = {
     "x86-64-v3": {"avx2", "fma", "bmi1", "bmi2", "f16c"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
+
+
+TORCH_ROOT = Path(__file__).resolve().parents[2] / "scripts/torch-root"
+
+
+@pytest.fixture
+def torch_root() -> Callable[[str], Path]:
+    """Makes the root folder of a Debian release with PyTorch; skips where that cannot be done."""
+
+    def make(release: str) -> Path:
+        if not TORCH_ROOT.is_file():
+            pytest.skip("scripts/torch-root is not here: this needs the whole repository")
+        if os.getuid() != 0 or shutil.which("debootstrap") is None:
+            pytest.skip("a root folder of Debian needs root and debootstrap")
+        command = [str(TORCH_ROOT), release]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
+        assert done.returncode == 0, done.stderr
+        return Path(done.stdout.strip())
+
+    return make
 
 
 def runnable_variants() -> list[str]:

@@ -7,35 +7,24 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from ascend_ops.build_record import PACKAGE_DIR
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-TORCH_ROOT = REPOSITORY / "scripts/torch-root"
 # The version of PyTorch, and what is skipped there: opcheck, and tracing, came later than 1.13.
 RELEASES = {"bookworm": ("1.13", 9), "trixie": ("2.6", 0)}
-
-
-def make_root(release: str) -> Path:
-    """The root folder; skips where it cannot be made."""
-    if not TORCH_ROOT.is_file():
-        pytest.skip("scripts/torch-root is not here: these tests need the whole repository")
-    if os.getuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("a root folder with PyTorch needs root and debootstrap")
-    command = [str(TORCH_ROOT), release]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # the first time on a machine it installs Debian
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_torch_test_passes_in_the_pytorch_of_debian(release: str) -> None:
+def test_every_torch_test_passes_in_the_pytorch_of_debian(
+    release: str, torch_root: Callable[[str], Path]
+) -> None:
     version, skipped = RELEASES[release]
-    root = make_root(release)
+    root = torch_root(release)
     name = f"run-{os.getpid()}"
     folder = root / "opt" / name
     try:
