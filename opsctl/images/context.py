@@ -22,6 +22,8 @@ Interrupt = Callable[[], None]
 STEPS = ("add-user", "compile-operators", "install-cann", "install-packages", "install-wheels")
 """Scripts of images/steps that the Dockerfile runs."""
 
+FOUNDATION_STEPS = ("add-user", "install-cann", "install-packages", "install-wheels")
+
 CONTENT_LABEL = "opsctl.content"
 KEY_CHARS = 24
 """Of the content's digest in a tag: 96 bits."""
@@ -49,6 +51,35 @@ def content_key(recipe: Recipe, interrupt: Interrupt) -> str:
     )
 
 
+def foundation_key(recipe: Recipe) -> str:
+    """A digest of what the foundation is made of: system, user, CANN, Python and its packages."""
+    return digest(
+        {
+            "template": _sha256(image_file("Dockerfile.j2")),
+            "steps": {name: _sha256(image_file(f"steps/{name}")) for name in FOUNDATION_STEPS},
+            "base": recipe.build.base,
+            "platform": recipe.platform,
+            "python": recipe.combination.python,
+            "system_packages": sorted(recipe.build.system_packages),
+            "user": list(recipe.user),
+            "requirements": _sha256(recipe.requirements),
+            "operators": bool(recipe.operators),
+            "cann": dict(recipe.cann_files),
+        }
+    )
+
+
+def write_dockerfile(recipe: Recipe, folder: Path, key: str, foundation: str = "") -> Path:
+    """The Dockerfile in the staged folder: with `foundation`, only what stands upon it is built."""
+    path = folder / ("Dockerfile.service" if foundation else "Dockerfile")
+    labels = {**labels_of(recipe), CONTENT_LABEL: key}
+    try:
+        path.write_text(render(recipe, labels, foundation), encoding="utf-8")
+    except OSError as error:
+        raise _write_failed(error) from error
+    return path
+
+
 def labels_of(recipe: Recipe) -> dict[str, str]:
     """Labels that say what the image is. The source's commit stands in the provenance instead: a
     commit that changes nothing must not change the image."""
@@ -69,23 +100,21 @@ def labels_of(recipe: Recipe) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def staged(recipe: Recipe, root: Path, key: str, interrupt: Interrupt) -> Iterator[Path]:
-    """The folder for the builder, gone afterwards. Raises BuildFailed when it can't be written."""
+def staged(recipe: Recipe, root: Path, interrupt: Interrupt) -> Iterator[Path]:
+    """The folder of inputs, gone afterwards. Raises BuildFailed when it can't be written."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="opsctl-build-"))
     except OSError as error:
         raise _write_failed(error) from error
     try:
-        _stage(recipe, root, key, folder, interrupt)
+        _stage(recipe, root, folder, interrupt)
         yield folder
     finally:
         _remove(folder)
 
 
-def _stage(recipe: Recipe, root: Path, key: str, folder: Path, interrupt: Interrupt) -> None:
-    labels = {**labels_of(recipe), CONTENT_LABEL: key}
+def _stage(recipe: Recipe, root: Path, folder: Path, interrupt: Interrupt) -> None:
     try:
-        (folder / "Dockerfile").write_text(render(recipe, labels), encoding="utf-8")
         (folder / "steps").mkdir()
         for name in STEPS:
             _copy_file(image_file(f"steps/{name}"), folder / "steps" / name, 0o755)

@@ -30,8 +30,11 @@ _PACKAGES = {
 """What each stage needs of the system, by its package manager."""
 
 
-def render(recipe: Recipe, labels: Mapping[str, str] | None = None) -> str:
-    """The Dockerfile's text. The same recipe and labels give the same text."""
+def render(recipe: Recipe, labels: Mapping[str, str] | None = None, foundation: str = "") -> str:
+    """The Dockerfile's text. The same recipe and labels give the same text.
+
+    `foundation` is an image of target `foundation` that was built before, pinned.
+    """
     environment = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
@@ -41,6 +44,7 @@ def render(recipe: Recipe, labels: Mapping[str, str] | None = None) -> str:
     matrix = read_matrix()
     return template.render(
         base=recipe.build.base,
+        foundation=foundation,
         python=f"python{recipe.combination.python}",
         wheelhouse=recipe.build.sources.wheelhouse is not None,
         no_network="" if recipe.build.sources.network else " --network=none",

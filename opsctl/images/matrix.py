@@ -135,12 +135,18 @@ class Matrix:
         choices = itertools.product(self.systems, self.tensorflow, canns, adapters)
         possible = (
             replace(near, system=system, python=python, tensorflow=tensorflow, cann=cann,
-                    adapter=adapter, soc=self._soc_of(near))
+                    adapter=adapter, soc=self._soc_of(near), driver=driver)
             for system, tensorflow, cann, adapter in choices
             for python in self.systems[system]["pythons"]
+            for driver in self._drivers(near, cann)
         )  # fmt: skip
         working = [row for row in possible if not self.problems(row) and self._proved(row)]
         return sorted(working, key=lambda row: (_changes(row, near), _age(row)))[:ROWS_SHOWN]
+
+    def _drivers(self, near: Combination, cann: str) -> list[str]:
+        """The hosts' driver, or the newest that a version of CANN is known to run on."""
+        known = self.cann[cann]["drivers"][:1] if cann and near.driver else []
+        return list(dict.fromkeys([near.driver, *known]))
 
     def _proved(self, row: Combination) -> bool:
         """Whether CANN's own table has something to say about the driver."""
@@ -159,8 +165,9 @@ def _changes(row: Combination, near: Combination) -> int:
 def _age(row: Combination) -> tuple[Any, ...]:
     """Newer first, where as much is changed."""
 
-    def newest(version: str) -> tuple[tuple[int, int], ...]:
-        return tuple((-word, -number) for word, number in version_key(version))
+    def newest(version: str) -> tuple[int, ...]:
+        key = version_key(version)
+        return tuple(-number for number in (*key.numbers, *key.candidate))
 
     return newest(row.tensorflow), newest(row.cann), newest(row.python), row.system
 

@@ -92,7 +92,7 @@ def read_recipe(project: Project) -> Recipe:
         service=project.service_name,
         build=build,
         combination=combination,
-        app=Folder(app_directory(project), app_rules(project)),
+        app=Folder(app_directory(project), _app_rules(project, build)),
         requirements=_require_locked(project, "requirements", build.requirements),
         command=_command(project),
         environment=project.service.app.env,
@@ -103,6 +103,16 @@ def read_recipe(project: Project) -> Recipe:
         operator_requirements=_operator_requirements(project, build),
         cann_files=_cann_files(project, build, matrix, combination),
     )
+
+
+def _app_rules(project: Project, build: Build) -> ScanRules:
+    """What of the application's folder counts: no file that holds a secret of the build either."""
+    rules = app_rules(project)
+    names = [source.file for source in build.secrets.values()]
+    names += [build.signing.private_key]
+    names += [build.signing.password.file] if build.signing.password else []
+    hidden = frozenset((project.root / name).resolve() for name in names if name)
+    return ScanRules(rules.exclude, rules.leave_out | hidden)
 
 
 def _require_build(project: Project) -> Build:

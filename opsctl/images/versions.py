@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-PRE_RELEASE = -1
-"""Where a word (RC, alpha, beta) stands in the order: before any number."""
+NUMBERS = 4
+"""Numbers of a version; those that are not written are 0."""
 
 
-def version_key(version: str) -> tuple[tuple[int, int], ...]:
-    """A key to sort by; `x` in 25.5.X counts as the highest number there."""
-    key: list[tuple[int, int]] = []
-    for word in re.findall(r"[a-z]+\d*|\d+", version.lower()):
-        digits = re.sub(r"\D", "", word)
-        if word.isdigit():
-            key.append((0, int(word)))
-        elif word != "x":
-            key.append((PRE_RELEASE, int(digits or 0)))
-    # 25.0 and 25.0.0 are the same; a release candidate of either is older than both.
-    while key and key[-1] == (0, 0):
-        key.pop()
-    return (*key, (0, 0))
+class VersionKey(NamedTuple):
+    """A key to sort by. A release candidate (-1, its number) is older than its release (0, 0)."""
+
+    numbers: tuple[int, ...]
+    candidate: tuple[int, int]
+
+
+def version_key(version: str) -> VersionKey:
+    """The key of a version; in 25.5.X, any 25.5 is meant."""
+    words = re.findall(r"[a-z]+\d*|\d+", version.lower())
+    numbers = [int(word) for word in words if word.isdigit()][:NUMBERS]
+    named = [word for word in words if not word.isdigit() and word != "x"]
+    candidate = (-1, int(re.sub(r"\D", "", named[0]) or 0)) if named else (0, 0)
+    return VersionKey((*numbers, *[0] * (NUMBERS - len(numbers))), candidate)
