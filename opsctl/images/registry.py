@@ -97,8 +97,10 @@ class Registry:
                     found.update(chunk)
                     file.write(chunk)
         except requests.RequestException as error:
+            target.unlink()
             raise self._failed(f"blob {digest[:19]} broke off", str(error)) from error
         if f"sha256:{found.hexdigest()}" != digest:
+            target.unlink()
             raise self._failed(
                 f"blob {digest[:19]} is not what its digest says", "it is truncated or altered"
             )
