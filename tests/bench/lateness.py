@@ -1,13 +1,24 @@
-"""How late the generator is at 1,000 requests a second, and what vegeta says of the same server.
+"""How late the generator is at 1,000 requests a second, beside what vegeta says of the same server.
 
-python -m tests.bench.lateness [path of vegeta]
+    scripts/bench lateness [--runs N] [--seconds S] [--vegeta PATH] [--unpinned]
+
+Each run asks each server by both generators, one after the other, at 1,000 evenly spaced requests
+a second. vegeta (github.com/tsenart/vegeta, version 12.13) is an independent open-loop generator;
+where it is missing, Go builds it. A line a measurement, then the medians with their bars. Stopped
+early, it sums up what there is.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import shutil
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from opsctl.bench.bodies import Bodies
 from opsctl.bench.figures import Record, histogram, percentile_ms, summary_ms
@@ -21,17 +32,53 @@ from tests.bench.server import ROOT, Behaviour, running
 
 RATE = 1000.0
 SECONDS = 8.0
+CONNECTIONS = 64
+
+LAG_MAX_MS = 1.0
+AGREE = 0.10
+"""The bars: p99 of the lateness, and how far p99 latencies may lie apart."""
+
+VEGETA = "github.com/tsenart/vegeta/v12@v12.13.0"
+TOOLS = ROOT / "build" / "tools"
+BUILD_LIMIT_S = 600.0
 
 
-def ours(endpoint: Endpoint, behaviour: Behaviour) -> Json:
+@dataclass(frozen=True)
+class Server:
+    """One kind of server, and its true p99 where it follows from how it is made."""
+
+    name: str
+    behaviour: Behaviour
+    true_p99_ms: float | None = None
+
+
+SERVERS = (
+    Server("0.4 ms of work, spread 0.3", Behaviour(service_ms=0.4, spread=0.3)),
+    Server(
+        "stalls 40 ms every 0.5 s",
+        Behaviour(service_ms=0.05, stall_ms=40.0, stall_every_s=0.5),
+        # Of evenly spaced requests 8 % wait; the slowest 1 % are those with 35 ms left to wait.
+        40.0 - 0.01 * 500.0,
+    ),
+    Server(
+        "stalls 200 ms every 2 s",
+        Behaviour(service_ms=0.05, stall_ms=200.0, stall_every_s=2.0),
+        200.0 - 0.01 * 2000.0,
+    ),
+)
+
+
+def ours(endpoint: Endpoint, seconds: float, cpus: tuple[int, ...]) -> Json:
     """Lag, percentiles and CPU of this project's generator."""
-    bench = Bench(path="/", rate_per_s=RATE, arrivals="constant", connections=64)
+    bench = Bench(path="/", rate_per_s=RATE, arrivals="constant", connections=CONNECTIONS)
     plan = LoadPlan((endpoint,), bench, Bodies({1: (b"{}",)}), 1)
     record = Record((1,), 1)
-    request = BenchRequest(endpoint, bench, ROOT, 1, SECONDS)
-    with session(plan, ()) as opened:
+    request = BenchRequest(endpoint, bench, ROOT, 1, seconds)
+    with session(plan, cpus) as opened:
+        # Connections are open and code is warm before anything counts, as in every benchmark.
+        opened.drive(FixedCourse(1, replace(request, seconds_a_size=1.0), Record((1,), 1), quiet))
         meter = CpuMeter({})
-        opened.drive(FixedCourse(1, request, record, lambda: None))
+        opened.drive(FixedCourse(1, request, record, quiet))
         made = histogram(record.arm(0), bench.timeout_s)
         return {
             "requests": record.rounds(),
@@ -43,10 +90,18 @@ def ours(endpoint: Endpoint, behaviour: Behaviour) -> Json:
         }
 
 
-def vegeta(binary: str, endpoint: Endpoint) -> Json:
-    """The same load by vegeta (github.com/tsenart/vegeta), an independent open-loop generator."""
+def quiet() -> None:
+    """No interrupt."""
+
+
+def theirs(binary: str, endpoint: Endpoint, seconds: float) -> Json:
+    """The same load by vegeta."""
     attack = subprocess.run(
-        [binary, "attack", f"-rate={RATE:.0f}", f"-duration={SECONDS:.0f}s", "-connections=64"],
+        [
+            *(binary, "attack", f"-rate={RATE:.0f}", f"-duration={seconds:g}s"),
+            *(f"-connections={CONNECTIONS}", f"-max-workers={CONNECTIONS}"),
+            *(f"-workers={CONNECTIONS}", "-timeout=5s"),
+        ],
         input=f"GET {endpoint.url}/\n".encode(),
         stdout=subprocess.PIPE,
         check=True,
@@ -62,18 +117,92 @@ def vegeta(binary: str, endpoint: Endpoint) -> Json:
     }
 
 
-def main(argv: list[str]) -> int:
-    behaviours = {
-        "quick": Behaviour(service_ms=0.05),
-        "stalls 40 ms every 0.5 s": Behaviour(service_ms=0.05, stall_ms=40.0, stall_every_s=0.5),
-    }
-    for name, behaviour in behaviours.items():
-        with running(behaviour) as served:
-            result = {"server": name, "ours": ours(served.endpoint, behaviour)}
-            if argv:
-                result["vegeta"] = vegeta(argv[0], served.endpoint)
-        sys.stdout.write(json.dumps(result) + "\n")
-    return 0
+def vegeta(given: str | None) -> str | None:
+    """Path of vegeta, built where it is missing; None (with a word on stderr) without Go."""
+    found = given or shutil.which("vegeta") or shutil.which("vegeta", path=str(TOOLS))
+    if found:
+        return found
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        sys.stderr.write("vegeta is missing, and Go to build it: only the own generator runs\n")
+        return None
+    sys.stderr.write(f"building {VEGETA}\n")
+    environment = {**os.environ, "GOBIN": str(TOOLS), "GOFLAGS": "-modcacherw"}
+    built = subprocess.run(
+        [go, "install", VEGETA], env=environment, timeout=BUILD_LIMIT_S, check=False
+    )
+    if built.returncode:
+        sys.stderr.write("vegeta could not be built: only the own generator runs\n")
+        return None
+    return str(TOOLS / "vegeta")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench lateness",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each measurement")
+    parser.add_argument("--vegeta", metavar="PATH", help="default: found, or built by Go")
+    parser.add_argument("--unpinned", action="store_true", help="the generator on any CPU")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    options = parse(argv)
+    binary = vegeta(options.vegeta)
+    found: dict[str, list[Json]] = {server.name: [] for server in SERVERS}
+    try:
+        for number in range(options.runs):
+            for server in SERVERS:
+                result = measured(server, binary, options)
+                found[server.name].append(result)
+                sys.stderr.write(f"{number + 1}/{options.runs} {server.name}: {line(result)}\n")
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+    rows = [judged(server, found[server.name]) for server in SERVERS if found[server.name]]
+    ok = bool(rows) and all(row["ok"] for row in rows)
+    sys.stdout.write(json.dumps({"ok": ok, "vegeta": binary is not None, "servers": rows}) + "\n")
+    return 0 if ok else 1
+
+
+def measured(server: Server, binary: str | None, options: argparse.Namespace) -> Json:
+    """Both generators against one server, which has a CPU of its own."""
+    cpus = sorted(os.sched_getaffinity(0))
+    client = () if options.unpinned else (cpus[0],)
+    with running(replace(server.behaviour, cpus=(cpus[-1],))) as served:
+        result: Json = {"ours": ours(served.endpoint, options.seconds, client)}
+        if binary:
+            result["vegeta"] = theirs(binary, served.endpoint, options.seconds)
+    return result
+
+
+def line(result: Json) -> str:
+    """One measurement for people."""
+    own = result["ours"]
+    said = f"p99 {own['p99_ms']:.2f} ms, lateness p99 {own['lag_ms']['p99']:.2f} ms"
+    other = result.get("vegeta")
+    return said if other is None else f"{said}; vegeta p99 {other['p99_ms']:.2f} ms"
+
+
+def judged(server: Server, results: Sequence[Json]) -> Json:
+    """Medians over the runs, each bar with whether it is kept."""
+    p99 = statistics.median(one["ours"]["p99_ms"] for one in results)
+    lag = statistics.median(one["ours"]["lag_ms"]["p99"] for one in results)
+    row: Json = {"server": server.name, "runs": len(results), "p99_ms": p99, "lag_p99_ms": lag}
+    bars = [lag <= LAG_MAX_MS]
+    if "vegeta" in results[0]:
+        # Of the same run: what disturbs the machine meets both alike, as far as it can.
+        apart = [one["ours"]["p99_ms"] / one["vegeta"]["p99_ms"] - 1.0 for one in results]
+        row["vegeta_p99_ms"] = statistics.median(one["vegeta"]["p99_ms"] for one in results)
+        row["apart"] = statistics.median(apart)
+        bars.append(abs(row["apart"]) <= AGREE)
+    if server.true_p99_ms is not None:
+        row["true_p99_ms"] = server.true_p99_ms
+        bars.append(abs(p99 / server.true_p99_ms - 1.0) <= AGREE)
+    return {**row, "ok": all(bars)}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Many gates over loopback against two real copies of a server: equal, and 10 % slower.
+"""Many gates over loopback against two real copies of the sample service: equal, and 10 % slower.
 
-    scripts/bench live [--runs N] [--seed N] [--bursts]
+    scripts/bench live [--runs N] [--seed N] [--bursts] [--budget S] [--synthetic]
 
-A JSON line a run, then a summary. With --bursts a neighbour takes one CPU in bursts.
+A line a gate, then a summary with the bars. Stopped by Ctrl-C (or anything else), the same command
+with the same --seed goes on where it was: each gate is kept in build/live/. With --bursts a
+neighbour takes the arms' CPU in bursts.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,13 +24,25 @@ from pathlib import Path
 
 from opsctl import bench
 from opsctl.config import settings
-from tests.bench.server import Behaviour, running
+from opsctl.model import Json
+from tests.bench import sample
+from tests.bench.server import ROOT, Behaviour, Served, running
 
 SERVICE_MS = 1.0
-EFFECT = 1.10
+SLOWER = 0.10
 
-LOAD = settings.Bench(path="/", body={"a": 1}, batch_sizes=(1,), rate_per_s=100.0)
-GATE = settings.Gate(budget_s=240.0)
+KINDS = {"equal": 0.0, "slower": SLOWER}
+
+SAMPLE = settings.Bench(
+    path="/v1/models/anomaly:predict",
+    requests_file="requests.jsonl",
+    batch_sizes=(1,),
+    rate_per_s=100.0,
+)
+SYNTHETIC = settings.Bench(path="/", body={"a": 1}, batch_sizes=(1,), rate_per_s=100.0)
+
+BUDGET_S = 120.0
+"""The longest measurement of one gate: four times the bar on the median."""
 
 MEDIAN_S = 30.0
 """The bar on the time to a verdict."""
@@ -59,58 +74,162 @@ def neighbour(cpu: int, seed: int, *, wanted: bool) -> Iterator[None]:
         process.wait()
 
 
-def gate_once(effect: float, seed: int) -> bench.GateReport:
-    """One gate; both arms share the last CPU, the client has the first."""
+@contextmanager
+def arm(slower: float, cpus: tuple[int, ...], model: Path | None) -> Iterator[Served]:
+    """The sample service with this model, or without one the synthetic server."""
+    if model is not None:
+        with sample.serving(model, slower, cpus) as served:
+            yield served
+        return
+    with running(Behaviour(service_ms=SERVICE_MS * (1.0 + slower), cpus=cpus)) as served:
+        yield served
+
+
+def gate_once(slower: float, seed: int, budget_s: float, model: Path | None) -> Json:
+    """One gate; both arms share the last CPU, the client has the first. What is kept of it."""
     cpus = sorted(os.sched_getaffinity(0))
-    equal = Behaviour(service_ms=SERVICE_MS, cpus=(cpus[-1],))
-    with running(equal) as old, running(replace(equal, service_ms=effect * SERVICE_MS)) as new:
+    load = SAMPLE if model is not None else SYNTHETIC
+    shared = (cpus[-1],)
+    began = time.monotonic()
+    with arm(0.0, shared, model) as old, arm(slower, shared, model) as new:
         asked = bench.GateRequest(
-            old.endpoint, new.endpoint, LOAD, GATE, Path(), seed, (cpus[0],),
-            old.process.pid, new.process.pid,
-        )  # fmt: skip
-        return bench.run_gate(asked, tell=lambda line: None, interrupt=lambda: None)
+            old.endpoint,
+            new.endpoint,
+            load,
+            replace(settings.Gate(), budget_s=budget_s),
+            model or Path(),
+            seed,
+            (cpus[0],),
+            old.process.pid,
+            new.process.pid,
+        )
+        report = bench.run_gate(asked, tell=lambda line: None, interrupt=lambda: None)
+    data = report.data
+    return {
+        "outcome": report.outcome,
+        "kind_of_reason": report.reason_kind,
+        "reason": report.reason,
+        "seconds": round(data["seconds"], 2),
+        "whole_s": round(time.monotonic() - began, 1),
+        "rate_per_s": round(data["planned"]["rounds_per_s"], 1),
+        "p50_ms": data["batch_sizes"]["1"]["baseline"]["p50_ms"],
+        "ratio": data["metrics"]["p50:1"].get("ratio"),
+        "late": data["rounds_late"],
+        "lag_ms": data["lag_ms"],
+        "cpu_percent": data["cpu_percent"],
+    }
 
 
-def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench live", description=__doc__)
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench live",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--runs", type=int, default=40, help="gates of each kind")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     parser.add_argument("--bursts", action="store_true", help="a neighbour on the arms' CPU")
-    options = parser.parse_args(argv)
-    results: dict[str, list[bench.GateReport]] = {"equal": [], "slower": []}
-    with neighbour(max(os.sched_getaffinity(0)), options.seed, wanted=options.bursts):
-        for index in range(2 * options.runs):
-            kind, effect = (("equal", 1.0), ("slower", EFFECT))[index % 2]
-            report = gate_once(effect, options.seed + index)
-            results[kind].append(report)
-            line = {
-                "run": index,
-                "kind": kind,
-                "outcome": report.outcome,
-                "reason": report.reason,
-                "seconds": round(report.data["seconds"], 2),
-                "ratio": report.data["metrics"]["p50:1"].get("ratio"),
-                "late": report.data["rounds_late"],
-                "cpu_percent": report.data["cpu_percent"],
-            }
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
-    summary = summarised(results, bursts=options.bursts)
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds a gate, at most")
+    parser.add_argument("--synthetic", action="store_true", help="a server of 1 ms, no TensorFlow")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    options = parse(argv)
+    model = None if options.synthetic else sample.trained_model()
+    kept = Kept(options)
+    done = kept.read()
+    total = 2 * options.runs
+    sys.stderr.write(f"seed {options.seed}; kept in {kept.path}; {len(done)} of {total} done\n")
+    try:
+        with neighbour(max(os.sched_getaffinity(0)), options.seed, wanted=options.bursts):
+            for index in range(len(done), total):
+                kind = list(KINDS)[index % 2]
+                seed = options.seed + index
+                found = gate_once(KINDS[kind], seed, options.budget, model)
+                done.append(kept.add({"run": index, "kind": kind, **found}))
+                sys.stderr.write(f"{shown(done[-1], total)}\n")
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped; go on with: scripts/bench live {' '.join(again(options))}\n")
+        return 130
+    summary = summarised(done, bursts=options.bursts)
     sys.stdout.write(json.dumps({"seed": options.seed, **summary}) + "\n")
     return 0 if summary["ok"] else 1
 
 
-def summarised(results: dict[str, list[bench.GateReport]], *, bursts: bool) -> dict[str, object]:
+class Kept:
+    """Finished gates as JSON lines, so that a stopped campaign goes on."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        service = "synthetic" if options.synthetic else "sample"
+        bursts = "-bursts" if options.bursts else ""
+        name = f"{service}{bursts}-{options.seed}-{options.budget:g}s.jsonl"
+        self.path = ROOT / "build" / "live" / name
+
+    def read(self) -> list[Json]:
+        """The gates so far; a line that a kill tore is left out."""
+        if not self.path.exists():
+            return []
+        done: list[Json] = []
+        for line in self.path.read_text().splitlines():
+            try:
+                done.append(json.loads(line))
+            except ValueError:
+                break
+        self.path.write_text("".join(json.dumps(one) + "\n" for one in done))
+        return done
+
+    def add(self, found: Json) -> Json:
+        """Keep one more."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as output:
+            output.write(json.dumps(found) + "\n")
+        return found
+
+
+def again(options: argparse.Namespace) -> list[str]:
+    """The arguments that go on with a campaign."""
+    flags = [f"--{name}" for name in ("bursts", "synthetic") if getattr(options, name)]
+    return ["--runs", str(options.runs), "--seed", str(options.seed), "--budget",
+            f"{options.budget:g}", *flags]  # fmt: skip
+
+
+def shown(found: Json, total: int) -> str:
+    """One gate for people."""
+    ratio = found["ratio"]
+    much = "?" if ratio is None else f"{100.0 * (ratio - 1.0):+.1f} %"
+    return (
+        f"{found['run'] + 1:3d}/{total} {found['kind']:6} {found['outcome']:12} "
+        f"{found['seconds']:6.1f} s  p50 {much}  {found['reason']}"
+    )
+
+
+def summarised(done: Sequence[Json], *, bursts: bool) -> Json:
     """Counts and times. Bursts allow an inconclusive end with a reason, never a wrong one."""
     counts = {
         kind: {
-            outcome: sum(report.outcome == outcome for report in reports)
+            outcome: sum(one["kind"] == kind and one["outcome"] == outcome for one in done)
             for outcome in ("pass", "fail", "inconclusive", "no_data")
         }
-        for kind, reports in results.items()
+        for kind in KINDS
     }
-    seconds = [report.data["seconds"] for reports in results.values() for report in reports]
-    median = statistics.median(seconds)
-    sound = counts["equal"]["fail"] == 0
-    right = counts["slower"]["fail"] == len(results["slower"]) and median <= MEDIAN_S
-    return {"bursts": bursts, **counts, "median_s": median, "ok": sound and (bursts or right)}
+    medians = {
+        kind: statistics.median([one["seconds"] for one in done if one["kind"] == kind] or [0.0])
+        for kind in KINDS
+    }
+    median = statistics.median([one["seconds"] for one in done] or [0.0])
+    slower = sum(one["kind"] == "slower" for one in done)
+    sound = bool(done) and counts["equal"]["fail"] == 0
+    right = counts["slower"]["fail"] == slower and median <= MEDIAN_S
+    return {
+        "bursts": bursts,
+        **counts,
+        "median_s": median,
+        "median_equal_s": medians["equal"],
+        "median_slower_s": medians["slower"],
+        "ok": sound and (bursts or right),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
