@@ -17,6 +17,7 @@ from opsctl.ports import owned_by, port_holder
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor import ports, probe, procfs
 from opsctl.targets.supervisor.backoff import CrashHistory
+from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.launch import Launch, Seat
 from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.memory import MemoryLimit
@@ -130,6 +131,11 @@ class ReplicaRunner:
     @property
     def ready(self) -> bool:
         return self.phase == "ready"
+
+    def moved_from(self, server: Server) -> bool:
+        """Whether it answers elsewhere than the balancer's entry says."""
+        seat = self.seat
+        return seat.port != 0 and (seat.host, seat.port) != (server.host, server.port)
 
     @property
     def stopping(self) -> bool:

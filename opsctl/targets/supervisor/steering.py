@@ -105,11 +105,11 @@ class Steering:
             self._store.touch()
 
     async def _take_out_strays(self) -> None:
-        """Servers without a replica go, and one that came back on another port joins anew."""
+        """Servers without a replica go, and one that came back elsewhere joins anew."""
         for name, server in list(self._balancer.servers.items()):
             runner = self._fleet.runners.get(name)
             stray = runner is None and name not in self._removals
-            if stray or (runner and runner.seat.port not in (0, server.port)):
+            if stray or (runner and runner.moved_from(server)):
                 await self._balancer.remove(name, 0.0)
                 await self._balancer.vacate(name)
 
