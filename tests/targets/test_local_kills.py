@@ -21,12 +21,18 @@ from tests.targets.house import House
 from tests.targets.test_local_switch import users
 
 SWITCHES = 12
+USUAL_S = 0.5
+"""A quiet machine's time from a kill to the successor of what was killed."""
+
 ROUNDS_MAX = 80
 """On a fast machine twelve switches are over before ten kills have fallen."""
 
 
 class Killer(threading.Thread):
-    """Sends SIGKILL to what `find` names, each 0.2 to 1.2 s."""
+    """Sends SIGKILL to what `find` names, 0.2 to 1.2 s after that was found anew.
+
+    A slow machine gets longer pauses, or nothing would ever be reached between two kills.
+    """
 
     def __init__(self, find: Any, seed: int) -> None:
         super().__init__()
@@ -36,10 +42,22 @@ class Killer(threading.Thread):
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        while not self.stopped.wait(self.random.uniform(0.2, 1.2)):
+        slowness = 1.0
+        while not self.stopped.wait(slowness * self.random.uniform(0.2, 1.2)):
             with contextlib.suppress(OSError, ValueError, LookupError):
-                os.kill(self.find(), signal.SIGKILL)
+                victim = self.find()
+                os.kill(victim, signal.SIGKILL)
                 self.kills += 1
+                slowness = max(1.0, self._until_another(victim) / USUAL_S)
+
+    def _until_another(self, victim: int) -> float:
+        """Seconds until something else than `victim` is found."""
+        began = time.monotonic()
+        while not self.stopped.wait(0.02):
+            with contextlib.suppress(OSError, ValueError, LookupError):
+                if self.find() != victim:
+                    break
+        return time.monotonic() - began
 
     def end(self) -> None:
         self.stopped.set()
@@ -54,7 +72,7 @@ def rounds(killer: Killer, kills: int) -> Iterator[int]:
         yield number
 
 
-def patiently(house: House, *shares: Share, timeout_s: float = 40.0) -> Observed:
+def patiently(house: House, *shares: Share, timeout_s: float = 120.0) -> Observed:
     """Order a state until it is reached, as `resume` does after each kill."""
     limit = time.monotonic() + timeout_s
     house.sequence += 1

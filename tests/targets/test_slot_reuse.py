@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ import pytest
 from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor import procfs, runtime_api, slots
 from opsctl.targets.supervisor.balancer import Balancer
-from opsctl.targets.supervisor.haproxy_config import FREE_PORT, Server
+from opsctl.targets.supervisor.haproxy_config import FREE_PORT, NOBODY, Server
 from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
@@ -221,9 +221,9 @@ async def reuse(front: Front, times: int) -> dict[str, Any]:
     Ports come from a handful, so that each new replica answers where another one did before.
     """
     await front.up()
-    low = free_port()
-    ports = [port for port in range(low, low + 40) if is_free(port)][:6]
     chosen = random.Random(times)
+    low = chosen.randrange(21_000, 31_000)  # clients' own ports begin at 32768
+    ports = [port for port in range(low, low + 100) if is_free(port)][:6]
     apps = [await front.app("r0-1", ports[0]), await front.app("r0-2", ports[1])]
     await front.balancer.put({app.name: app.as_server(1) for app in apps})
     result: dict[str, Any] = {}
@@ -286,7 +286,7 @@ def test_no_idle_connection_of_a_replica_is_left_for_the_next(front: Front) -> N
             await asyncio.sleep(0.01)
         rows = await runtime_api.slots()
         assert {(row.replica, row.port, row.resting) for row in rows.values()} == {
-            (runtime_api.NOBODY, FREE_PORT, True)
+            (NOBODY, FREE_PORT, True)
         }
         front.balancer._slots._free.sort()  # the very slot that the old one had
         await front.balancer.put({new.name: new.as_server(1)})
@@ -332,7 +332,7 @@ def test_a_slot_with_a_request_of_its_dead_replica_is_not_given_away(front: Fron
         assert (rows["s1"].replica, rows["s2"].replica) == ("r1-1", "r2-1")
         await front.balancer.vacate(old.name)
         rows = await runtime_api.slots()
-        assert (rows["s1"].replica, rows["s2"].replica) == (runtime_api.NOBODY, "r2-1")
+        assert (rows["s1"].replica, rows["s2"].replica) == (NOBODY, "r2-1")
         assert await hanging == (200, "r2", "r2-1")  # it was cut, and sent again
         old.hold.set()
 
@@ -389,9 +389,15 @@ frontend front
     default_backend svc
 backend svc
     balance roundrobin
+    option http-buffer-request
+    option redispatch 1
+    retries 4
+    retry-on conn-failure empty-response
     option httpchk
+    http-check send meth GET uri-lf "%[srv_name,map(health.map,/health/ready)]"
+    http-check expect status 200-299
     http-response set-header X-Opsctl-Release %[srv_name,field(1,-)]
-    server r1-1 127.0.0.1:{first} check weight 1
+    server r1-1 127.0.0.1:{first} check port {first} weight 1
 """
 
 
@@ -402,20 +408,23 @@ def test_a_balancer_of_an_older_opsctl_is_reloaded_and_no_request_fails(front: F
         one, two = await front.app("r1-1"), await front.app("r2-1")
         text = OLD_FORM.format(port=front.settings.port, first=one.port)
         front.layout.haproxy_config.write_text(text)
+        (front.layout.run / "health.map").write_text("r1-1 /health/r1\n")
         await front.balancer.process.start("haproxy", front.count)
         before = front.running()
         front.balancers.append(before)
         await runtime_api.command(
-            [f"add server svc/r2-1 127.0.0.1:{two.port} check weight 1", "enable server svc/r2-1"]
-        )
+            ["add map health.map r2-1 /health/r2",
+             f"add server svc/r2-1 127.0.0.1:{two.port} check port {two.port} weight 1",
+             "enable health svc/r2-1", "enable server svc/r2-1"]
+        )  # fmt: skip
         result: dict[str, Any] = {}
         async with users(front, result):
             await asyncio.sleep(0.5)
             front.ledger.absorb(await runtime_api.statistics())
             newer = front.balancer = front.made()
             await newer.adopt(same_boot=True)
-            assert {s.name: (s.port, s.weight) for s in newer.servers.values()} == {
-                "r1-1": (one.port, 1), "r2-1": (two.port, 1)
+            assert {s.name: (s.port, s.health_path, s.weight) for s in newer.servers.values()} == {
+                "r1-1": (one.port, "/health/r1", 1), "r2-1": (two.port, "/health/r2", 1)
             }  # fmt: skip
             await front.up()
             await newer.put({app.name: app.as_server(1) for app in (one, two)})
@@ -447,5 +456,63 @@ def test_a_new_supervisor_knows_which_replica_has_which_slot(front: Front) -> No
         await newer.put({app.name: app.as_server(2) for app in (apps[0], apps[2])})
         assert await runtime_api.slots() == before
         assert (await runtime_api.statistics()).pid == child.pid
+
+    front.play(scene)
+
+
+def test_a_balancer_that_is_silent_while_it_is_adopted_keeps_its_slots(front: Front) -> None:
+    async def scene() -> None:
+        await front.up()
+        apps = [await front.app(name) for name in ("r1-1", "r2-1", "r3-1")]
+        await front.put({app.name: app.as_server(1) for app in apps})
+        await front.leave(apps[0])
+        before = await runtime_api.slots()
+        child = front.running()
+        front.balancers.append(child)
+        child.signal(signal.SIGSTOP)
+        newer = front.balancer = front.made()
+        with pytest.raises(TargetUnreachable):
+            await newer.adopt(same_boot=True)
+        with pytest.raises(TargetUnreachable):
+            await front.up()
+        child.signal(signal.SIGCONT)
+        await front.up()
+        # In another order than before: who was given a slot keeps it.
+        await front.put({app.name: app.as_server(1) for app in (apps[2], apps[1])})
+        assert await runtime_api.slots() == before
+
+    front.play(scene)
+
+
+@pytest.mark.parametrize("ask", [runtime_api.slots, runtime_api.statistics])
+def test_an_answer_that_breaks_off_is_none(
+    front: Front, ask: Callable[[], Coroutine[Any, Any, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when HAProxy is killed while it answers: each part of a real answer, all but the whole."""
+    texts: list[str] = []
+    original = runtime_api.command
+
+    async def keeping(lines: Sequence[str]) -> str:
+        texts.append(await original(lines))
+        return texts[-1]
+
+    async def scene() -> None:
+        await front.up()
+        app = await front.app("r1-1")
+        await front.put({app.name: app.as_server(1)})
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime_api, "command", keeping)
+            await ask()
+        text = texts[-1]
+        for length in (*range(0, len(text) - 1, 97), len(text) - 1):
+            part = text[:length]
+
+            async def broken(lines: Sequence[str], part: str = part) -> str:
+                return part
+
+            with monkeypatch.context() as patch:
+                patch.setattr(runtime_api, "command", broken)
+                with pytest.raises(TargetUnreachable, match="broke off"):
+                    await ask()
 
     front.play(scene)

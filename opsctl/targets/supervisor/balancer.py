@@ -17,20 +17,21 @@ from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.files import write_atomically
 from opsctl.targets.supervisor import haproxy_config, runtime_api, slot_changes, tls
 from opsctl.targets.supervisor.events import Tell
-from opsctl.targets.supervisor.haproxy_config import FREE_SLOT, Server
+from opsctl.targets.supervisor.haproxy_config import FREE_SLOT, NOBODY, Server
 from opsctl.targets.supervisor.haproxy_process import Haproxy
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.runtime_api import BACKEND, NOBODY, SlotRow, Statistics
+from opsctl.targets.supervisor.runtime_api import BACKEND, SlotRow, Statistics
 from opsctl.targets.supervisor.slots import Slots, enough_for
+from opsctl.targets.supervisor.vacancies import Vacancies
 
 POLL_S = 0.02
 RECHECK_S = 5.0
 """How often HAProxy is asked whether it still has what it was told (people have sockets too)."""
 
-SETTLE_LIMIT_S = 1.0
-"""How long HAProxy may take to notice that a dead replica's connections ended."""
+VACATE_LIMIT_S = 2.0
+"""How long a removal waits for its slot to be free; later it is freed with the next change."""
 
 
 class Balancer:
@@ -48,8 +49,9 @@ class Balancer:
         self._layout = layout
         self._tell = tell
         self._slots = Slots()
-        self._ended: set[str] = set()
-        """Replicas whose process has ended, and whose slots are still to be freed."""
+        self._ended = Vacancies(self._slots)
+        self._unread = False
+        """Whether a HAProxy was adopted that did not tell its slots yet."""
         self._frame = ""
         self._certificate_seen: tuple[int, ...] = ()
         self._lock = asyncio.Lock()
@@ -68,26 +70,28 @@ class Balancer:
             return
         self._frame = haproxy_config.read_comment(self._layout.haproxy_config, "frame")
         self.note = haproxy_config.read_note(self._layout.haproxy_config)
+        self._unread = True
+        await self._read_slots()
+
+    async def _read_slots(self) -> None:
+        """Learn which slots an adopted HAProxy has: before that nothing of it may be changed.
+
+        Raises TargetUnreachable.
+        """
+        if not (self._unread and self.up):
+            return
         rows = await runtime_api.slots()
         held = {row.replica: row for row in rows.values() if row.replica != NOBODY}
         if any(name == row.slot for name, row in held.items()) or not rows:
             # An older opsctl named servers after replicas; the reload that follows gives slots.
-            self._slots = Slots(enough_for(len(held)))
+            self._slots.adopt({}, enough_for(len(held)))
             self._slots.take(held, ())
         else:
             self._slots.adopt({name: row.slot for name, row in held.items()}, len(rows))
-        for name, row in held.items():
-            self.servers[name] = Server(
-                name=name,
-                port=row.port,
-                health_port=row.health_port,
-                health_path=row.health_path,
-                host=row.host,
-                weight=row.weight,
-                maint=row.maint,
-            )
+        self.servers = {name: row.as_server() for name, row in held.items()}
         # A supervisor that died between the two left a file that says more than HAProxy was told.
         self._unwritten = True
+        self._unread = False
 
     def must_reload(self, settings: RunSettings, port: int) -> bool:
         """Whether the running HAProxy has other settings of its own."""
@@ -100,6 +104,7 @@ class Balancer:
         running one and its file as they were.
         """
         async with self._lock:
+            await self._read_slots()
             before = self.settings, self.port
             self.settings, self.port = settings, port
             if not self.up:
@@ -120,6 +125,7 @@ class Balancer:
         Servers that are missing in `wanted` lose their traffic, and stay until `remove`.
         """
         async with self._lock:
+            await self._read_slots()
             leaving = {
                 name: dataclasses.replace(server, weight=0, maint=True)
                 for name, server in self.servers.items()
@@ -137,6 +143,7 @@ class Balancer:
         starts without that server.
         """
         async with self._lock:
+            await self._read_slots()
             server = self.servers.get(name)
             if server is None:
                 return True
@@ -153,12 +160,19 @@ class Balancer:
         """Free the slot of a removed replica whose process has ended: a connection to it, a check
         of it or an answer of it can't be met by the next replica then.
 
-        When HAProxy does not answer it is tried again with the next change.
+        What can't be freed soon is tried again with the next change.
         """
-        async with self._lock:
-            self._ended.add(name)
-            with contextlib.suppress(TargetUnreachable):
+        self._ended.add(name)
+        limit = time.monotonic() + VACATE_LIMIT_S
+        while name in self._ended and time.monotonic() < limit:
+            async with self._lock:
                 await self._free_ended()
+            await asyncio.sleep(POLL_S if name in self._ended else 0)
+
+    async def _free_ended(self) -> None:
+        """Free what can be freed now; it never holds up the traffic."""
+        with contextlib.suppress(TargetUnreachable):
+            await self._ended.free(self.counted, up=self.up, kept=self.servers)
 
     async def report_up(self, name: str) -> None:
         """Tell HAProxy that a replica is back. Raises TargetUnreachable."""
@@ -200,12 +214,11 @@ class Balancer:
         """End HAProxy and forget its servers."""
         await self.process.stop()
         self.servers.clear()
-        self._slots = Slots()
+        self._slots.adopt({}, 0)
 
     async def _put(self, wanted: dict[str, Server]) -> None:
         self._agreed_at = float("-inf")
-        if self._ended and self.up:
-            await self._free_ended()
+        await self._free_ended()
         await self._take_slots(wanted)
         if wanted != self.servers or self._unwritten:
             self.servers = wanted
@@ -249,31 +262,6 @@ class Balancer:
                 raise TargetUnreachable("HAProxy still uses an old address of a replica")
         return have
 
-    async def _free_ended(self) -> None:
-        """Free the slots of replicas that have ended. Raises TargetUnreachable."""
-        for name in list(self._ended):
-            slot = self._slots.held.get(name)
-            if slot is not None and name not in self.servers:
-                if self.up:
-                    await runtime_api.command(slot_changes.rest([slot]))
-                    await self._settled(slot)
-                    await runtime_api.command(slot_changes.free(slot))
-                self._slots.give_back(name)
-            self._ended.discard(name)
-
-    async def _settled(self, slot: str) -> None:
-        """Wait until nothing is left of a slot's dead replica; its counters are handed on."""
-        limit = time.monotonic() + SETTLE_LIMIT_S
-        while True:
-            seen = await runtime_api.statistics()
-            self.counted(seen)
-            if slot not in seen.busy:
-                return
-            if time.monotonic() > limit:
-                await runtime_api.command([f"shutdown sessions server {BACKEND}/{slot}"])
-                limit += SETTLE_LIMIT_S
-            await asyncio.sleep(POLL_S)
-
     async def _drained(self, name: str, timeout_s: float) -> bool:
         """Wait until no request is left with a server; its counters are handed on."""
         limit = time.monotonic() + timeout_s
@@ -313,6 +301,7 @@ class Balancer:
             )
         self._prepare_certificate(settings)
         self._write()
+        self._unread = False
         await self._begin(settings)
 
     async def _reload(self) -> None:

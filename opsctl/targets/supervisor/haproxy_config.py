@@ -17,7 +17,6 @@ import jinja2
 from opsctl.resources import template_path
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, RECORD_SOCKET_NAME, SLOT_MAP_NAME
 from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.runtime_api import NOBODY
 
 BUFSIZE_BYTES = 131_072
 """Room for a batch body: with HAProxy's 16 KiB, 52 of 27 KB requests failed when a server died."""
@@ -25,6 +24,9 @@ BUFSIZE_BYTES = 131_072
 MAXCONN = 4096
 THREADS_MAX = 4
 HOST = "127.0.0.1"
+NOBODY = "-"
+"""Stands in the map for the replica of a free slot."""
+
 FREE_PORT = 1
 """Of a free slot: privileged, so no replica ever has it; a slot in maintenance is not called."""
 

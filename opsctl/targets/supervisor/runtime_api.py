@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsctl.errors import TargetUnreachable
+from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, SLOT_MAP_NAME
 
 ANSWER_TIMEOUT_S = 2.0
 BACKEND = "svc"
-NOBODY = "-"
-"""Stands in the map for the replica of a free slot."""
+OLD_MAP_NAME = "health.map"
+"""Of an older opsctl: health path by replica."""
 
 _ADMIN_MAINT = 0x01
 """Forced maintenance in `srv_admin_state` of `show servers state`."""
@@ -36,6 +37,18 @@ class SlotRow:
     def resting(self) -> bool:
         """Whether it gets no traffic, not even that of sticky clients."""
         return self.maint and self.weight == 0
+
+    def as_server(self) -> Server:
+        """The replica as the file names it."""
+        return Server(
+            name=self.replica,
+            port=self.port,
+            health_port=self.health_port,
+            health_path=self.health_path,
+            host=self.host,
+            weight=self.weight,
+            maint=self.maint,
+        )
 
 
 async def command(lines: Sequence[str]) -> str:
@@ -67,8 +80,8 @@ async def slots() -> dict[str, SlotRow]:
 
     One that was started by an older opsctl has servers that are named after their replicas.
     """
-    answer = await command([f"show servers state {BACKEND}", f"show map {SLOT_MAP_NAME}"])
-    lines = [line for line in answer.splitlines() if line]
+    shown = [f"show servers state {BACKEND}", f"show map {SLOT_MAP_NAME}"]
+    lines = await _shown([*shown, f"show map {OLD_MAP_NAME}"])
     header = next(line for line in lines if line.startswith("#")).split()[1:]
     entries = dict(_map_entries(lines))
     found = {}
@@ -91,13 +104,27 @@ async def slots() -> dict[str, SlotRow]:
     return found
 
 
+async def _shown(commands: Sequence[str]) -> list[str]:
+    """Lines that HAProxy shows; one that ends meanwhile breaks off, and half is worse than none.
+
+    Each command's part ends with an empty line (management guide, section 9.3).
+    """
+    answer = await command(commands)
+    if answer.count("\n\n") < len(commands):
+        raise TargetUnreachable("HAProxy's runtime API broke off its answer")
+    return [line for line in answer.splitlines() if line]
+
+
 def _map_entries(lines: Iterable[str]) -> Iterable[tuple[str, tuple[str, str]]]:
-    """Replica and health path by slot, from `show map`: lines of id, slot, replica:path."""
+    """Replica and health path by slot, from `show map`: lines of id, slot, replica:path.
+
+    In the old map it was the path alone.
+    """
     for line in lines:
         if line.startswith("0x"):
             _, slot, value = line.split(" ", 2)
             replica, _, path = value.partition(":")
-            yield slot, (replica, path)
+            yield slot, (slot, value) if value.startswith("/") else (replica, path)
 
 
 @dataclass(frozen=True)
@@ -119,8 +146,7 @@ class Statistics:
 
 async def statistics() -> Statistics:
     """Read all counters. Raises TargetUnreachable."""
-    answer = await command(["show info", "show stat", f"show map {SLOT_MAP_NAME}"])
-    lines = [line for line in answer.splitlines() if line]
+    lines = await _shown(["show info", "show stat", f"show map {SLOT_MAP_NAME}"])
     pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
     start = next(i for i, line in enumerate(lines) if line.startswith("# pxname,"))
     header = lines[start].removeprefix("# ").split(",")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from opsctl.targets.supervisor.haproxy_config import FREE_PORT, HOST, Server
+from opsctl.targets.supervisor.haproxy_config import FREE_PORT, HOST, NOBODY, Server
 from opsctl.targets.supervisor.layout import SLOT_MAP_NAME
-from opsctl.targets.supervisor.runtime_api import BACKEND, NOBODY, SlotRow
+from opsctl.targets.supervisor.runtime_api import BACKEND, SlotRow
 
 
 def commands(have: Mapping[str, SlotRow], want: Mapping[str, Server]) -> list[str]:

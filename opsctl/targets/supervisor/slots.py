@@ -42,7 +42,7 @@ class Slots:
         self._count = max(self._count, count)
 
     def adopt(self, held: Mapping[str, str], count: int) -> None:
-        """Take over what a running HAProxy has."""
+        """Take over what a running HAProxy has (nothing, when it has ended)."""
         self._count = count
         self.held = dict(held)
         self._free = [slot for slot in self.names if slot not in held.values()]
