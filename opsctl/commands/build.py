@@ -12,10 +12,12 @@ def build(
 ) -> Outcome:
     """Build, sign and record. With `dry_run` only say what would be built."""
     from opsctl.images import build as images
+    from opsctl.images.stopping import stop_on_signals
 
     if dry_run:
         return _preview(project)
-    made = images.build(project, console, rebuild=rebuild, network=network)
+    with stop_on_signals() as interrupt:
+        made = images.build(project, console.tell, interrupt, rebuild=rebuild, network=network)
     outcome = "built" if made.fresh else "unchanged"
     text = f"{made.reference}\n" + (
         f"built in {made.seconds:.0f} s" if made.fresh else "nothing changed: it is built already"
