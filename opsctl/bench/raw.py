@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ class RawLog:
     """JSON lines: a head, then `[seconds, batch size, [latency ms or error, by arm]]` a round.
 
     The arms are the baseline (unless it is a first deploy) and the candidate. Without a path
-    nothing is kept.
+    nothing is kept. A file of an earlier, interrupted gate gets a number: `….1.jsonl`.
     """
 
     def __init__(self, path: Path | None, seed: int) -> None:
@@ -26,6 +27,7 @@ class RawLog:
         self.flushed = time.monotonic()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _set_aside(path)
             head = {"format": FORMAT, "kind": "gate_partial", "seed": seed}
             path.write_text(json.dumps(head) + "\n")
 
@@ -47,3 +49,10 @@ class RawLog:
             output.write("\n".join(self.lines) + "\n")
         self.lines.clear()
         self.flushed = time.monotonic()
+
+
+def _set_aside(path: Path) -> None:
+    """Give an older file another name: what an interrupted gate measured is not overwritten."""
+    if path.exists():
+        names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
+        path.rename(next(name for name in names if not name.exists()))

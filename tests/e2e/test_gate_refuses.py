@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from tests.apps.processes import wait_until
 from tests.apps.project import Candidate, Options
 from tests.e2e.conftest import MakeSite
 from tests.e2e.refusal import Refusal, refuse
@@ -57,6 +59,34 @@ def test_a_candidate_that_is_a_fifth_slower_is_refused_by_the_gate(
     row = benchmark["batch_sizes"][0]
     if benchmark["outcome"] == "fail":
         assert row["candidate"]["p50_ms"] > row["baseline"]["p50_ms"] >= WORK_MS
+
+
+@pytest.mark.long
+def test_a_deploy_killed_in_its_gate_decides_nothing_and_keeps_what_it_measured(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(unhurried())
+    site.good("deploy")
+    site.with_options(bench=BENCH, gate=GATE)
+    with site.users(rate=20):
+        deploy = site.begin_deploy()
+        artifacts = site.state / "reports" / "0002"
+        partial = artifacts / "gate-1.partial.jsonl"
+        wait_until(
+            lambda: partial.exists() and partial.read_text().count("\n") > 20,
+            "the gate measures",
+            60.0,
+        )
+        deploy.kill()
+        assert not (artifacts / "gate-1.json").exists(), "no verdict from half of a measurement"
+        measured = partial.read_text()
+        assert site.answers(10) == {"r1": 10}
+        resumed = site.run("resume")
+    assert resumed.exit_code in (0, 10), resumed.stderr
+    kept = artifacts / "gate-1.partial.1.jsonl"
+    assert kept.read_text() == measured
+    verdict = json.loads((artifacts / "gate-1.json").read_text())
+    assert verdict["outcome"] == site.report(resumed)["benchmark"]["outcome"]
 
 
 @pytest.mark.long
