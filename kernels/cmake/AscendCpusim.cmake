@@ -21,6 +21,12 @@ foreach(folder name IN ZIP_LISTS ASCEND_EXTRA_OPERATORS ASCEND_EXTRA_NAMES)
   list(APPEND ASCEND_CPUSIM_SOURCES ${folder}/${name}_cpusim.cpp)
 endforeach()
 
+# The CPU backend of the operators of the cube unit: a product and a sum may become one instruction,
+# as no NPU's rounding is to be followed.
+set(ASCEND_CPU_SOURCES cpu/conv2d_bias_relu_cpu.cpp cpu/gemm.cpp cpu/matmul_bias_act_cpu.cpp
+                       cpu/micro_kernel.cpp)
+set_source_files_properties(${ASCEND_CPU_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+
 # ascend_add_variant(NAME CHECKED FLAGS...): libascend_cpusim_NAME.so
 function(ascend_add_variant name checked)
   set(target ascend_cpusim_${name})
@@ -28,6 +34,8 @@ function(ascend_add_variant name checked)
   if(checked)
     target_sources(${target} PRIVATE cpusim/checker.cpp cpusim/cross_core.cpp
                                              sigmoid/naive/sigmoid_naive_cpusim.cpp)
+  else()
+    target_sources(${target} PRIVATE ${ASCEND_CPU_SOURCES})
   endif()
   target_include_directories(${target} PRIVATE cpusim/include runtime
                                                ${CMAKE_BINARY_DIR}/generated)

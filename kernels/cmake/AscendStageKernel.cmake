@@ -2,7 +2,8 @@
 # and every header that it needs, side by side. Includes lose their folders, nothing else changes.
 function(ascend_stage_kernel kernels_dir folder output)
   file(GLOB sources ${kernels_dir}/${folder}/op_kernel/*.cpp ${kernels_dir}/${folder}/*.h
-       ${kernels_dir}/common/elementwise_tiling.h ${kernels_dir}/common/tile_copy.h)
+       ${kernels_dir}/common/elementwise_tiling.h ${kernels_dir}/common/tile_copy.h
+       ${kernels_dir}/common/cube_*.h)
   foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME)
     file(READ ${source} text)

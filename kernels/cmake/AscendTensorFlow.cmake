@@ -46,6 +46,8 @@ macro(ascend_add_tensorflow_front_end)
   if(ASCEND_TENSORFLOW_VERSION)
     add_library(ascend_tensorflow SHARED tensorflow/elementwise_ops.cc
                                          tensorflow/embedding_ops.cc
+                                         tensorflow/fused_conv_op.cc
+                                         tensorflow/fused_matmul_op.cc
                                          tensorflow/gather_ops.cc)
     foreach(folder name IN ZIP_LISTS ASCEND_EXTRA_OPERATORS ASCEND_EXTRA_NAMES)
       if(EXISTS ${folder}/${name}_tensorflow.cc)

@@ -5,8 +5,12 @@
 
 namespace ascend_ops {
 
+extern const AscendOperator kConv2dBiasReluCpu;
+extern const AscendOperator kConv2dBiasReluCpusim;
 extern const AscendOperator kEmbeddingDenseGrad;
 extern const AscendOperator kGatherAddRelu;
+extern const AscendOperator kMatmulBiasActCpu;
+extern const AscendOperator kMatmulBiasActCpusim;
 extern const AscendOperator kSigmoid;
 extern const AscendOperator kSigmoidGrad;
 extern const AscendOperator kSigmoidNaive;
@@ -17,12 +21,16 @@ extern const AscendOperator kSigmoidNaive;
 #undef ASCEND_OPERATOR
 
 namespace {
-const AscendOperator* const kOperators[] = {&kEmbeddingDenseGrad, &kGatherAddRelu, &kSigmoid, &kSigmoidGrad,
+const AscendOperator* const kOperators[] = {
+    &kConv2dBiasReluCpusim, &kEmbeddingDenseGrad, &kGatherAddRelu,
+    &kMatmulBiasActCpusim, &kSigmoid, &kSigmoidGrad,
 #define ASCEND_OPERATOR(symbol) &symbol,
 #include "extra_operators.inc"
 #undef ASCEND_OPERATOR
 #if CPUSIM_CHECKED
-                                            &kSigmoidNaive  // to compare estimates with
+    &kSigmoidNaive,  // to compare estimates with
+#else
+    &kConv2dBiasReluCpu, &kMatmulBiasActCpu,
 #endif
 };
 }

@@ -1,7 +1,9 @@
 // What the TensorFlow kernels share: operands, types, and running a plan on TensorFlow's threads.
 #pragma once
 
+#include <initializer_list>
 #include <mutex>
+#include <string>
 
 #include "ascend_abi.h"
 #include "status.h"
@@ -41,6 +43,36 @@ inline Status RunSharded(tensorflow::OpKernelContext* context, const AscendOpera
         outcome = Internal(error.text);
     });
     return outcome;
+}
+
+// Plans a call on tensors of one type and runs it with its workspace; `cycles` is what all cores
+// together cost.
+inline Status RunOperator(tensorflow::OpKernelContext* context, const AscendOperator* op,
+                          const AscendProblem& problem,
+                          std::initializer_list<AscendTensor> operands, int64_t cycles) {
+    AscendPlan plan;
+    AscendError error;
+    if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
+    if (plan.core_count == 0) return OkStatus();
+    tensorflow::Tensor workspace;
+    const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
+    const Status allocated = context->allocate_temp(
+        tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), &workspace);
+    if (!allocated.ok()) return allocated;
+    AscendTensor tensors[ASCEND_MAX_TENSORS + 1];
+    int32_t count = 0;
+    for (const AscendTensor& operand : operands) tensors[count++] = operand;
+    tensors[count] = Operand(workspace);
+    return RunSharded(context, op, problem, plan, tensors, cycles / plan.core_count);
+}
+
+// What follows the bias: the numbers of the operators' `activation`.
+inline Status ReadActivation(tensorflow::OpKernelConstruction* context, int64_t* activation) {
+    std::string name;
+    const Status status = context->GetAttr("activation", &name);
+    if (!status.ok()) return status;
+    *activation = name == "relu" ? 1 : name == "sigmoid" ? 2 : 0;
+    return OkStatus();
 }
 
 // Finds the operator once, when the graph is built: a missing library is an error there.

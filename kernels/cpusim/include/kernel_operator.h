@@ -20,6 +20,11 @@
 #include "cpusim/tensor.h"
 #include "cpusim/vector_ops.h"
 
+namespace AscendC {
+// Under CANN the system's own part of the workspace comes first; here there is none.
+inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }
+}  // namespace AscendC
+
 // The entry point's macros: the task type steers CANN's compiler only, tiling data is a plain
 // struct in memory.
 #define KERNEL_TYPE_AIV_ONLY 0

@@ -7,7 +7,14 @@ TensorFlow is imported only by those who ask for it.
 
 from ascend_ops.accuracy import selftest
 from ascend_ops.errors import AscendOpsError, BuildMismatchError, LibraryError, ViolationError
-from ascend_ops.numpy_ops import embedding_dense_grad, gather_add_relu, sigmoid, sigmoid_grad
+from ascend_ops.numpy_ops import (
+    conv2d_bias_relu,
+    embedding_dense_grad,
+    gather_add_relu,
+    matmul_bias_act,
+    sigmoid,
+    sigmoid_grad,
+)
 
 __version__ = "0.1.0"
 
@@ -17,8 +24,10 @@ __all__ = [
     "LibraryError",
     "ViolationError",
     "__version__",
+    "conv2d_bias_relu",
     "embedding_dense_grad",
     "gather_add_relu",
+    "matmul_bias_act",
     "selftest",
     "sigmoid",
     "sigmoid_grad",

@@ -7,6 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.fused_ops import conv2d_bias_relu, matmul_bias_act
+
+__all__ = [
+    "conv2d_bias_relu",
+    "elementwise",
+    "embedding_dense_grad",
+    "gather_add_relu",
+    "matmul_bias_act",
+    "sigmoid",
+    "sigmoid_grad",
+]
 
 # Below this many elements a second thread costs more to start than it saves.
 ELEMENTS_A_THREAD = 65536

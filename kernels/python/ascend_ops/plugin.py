@@ -16,7 +16,7 @@ from tensorflow.python.framework import op_def_registry
 from ascend_ops.build_record import PACKAGE_DIR
 from ascend_ops.tensorflow import load_op_library
 
-_PREFIX = "Ascend"
+_PREFIXES = ("ascend_", "custom_fused_")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plugin:
         names = [
             "".join(word.capitalize() for word in name.split("_"))
             for name, _ in inspect.getmembers(self._module, inspect.isfunction)
-            if name.startswith(_PREFIX.lower() + "_") and not name.endswith("_eager_fallback")
+            if name.startswith(_PREFIXES) and not name.endswith("_eager_fallback")
         ]
         definitions = [op_def_registry.get(name) for name in names]
         return [_schema(definition) for definition in definitions if definition is not None]

@@ -18,6 +18,7 @@ from ascend_ops.build_record import (
     read_build_record,
 )
 from ascend_ops.errors import BuildMismatchError
+from ascend_ops.fused_gradients import conv_gradient, matmul_gradient
 
 _REGISTERED = "_ascend_ops_gradients"
 
@@ -100,6 +101,8 @@ def _register_gradients() -> None:
         tf.RegisterGradient("AscendSigmoidGrad")(_sigmoid_grad_gradient)
         tf.RegisterGradient("AscendEmbeddingDenseGrad")(_embedding_dense_grad_gradient)
         tf.RegisterGradient("AscendGatherAddRelu")(_gather_add_relu_gradient)
+        tf.RegisterGradient("CustomFusedMatMul")(matmul_gradient)
+        tf.RegisterGradient("CustomFusedConv")(conv_gradient)
         setattr(_ops, _REGISTERED, True)
 
 
@@ -110,6 +113,59 @@ def find_op(operator: str) -> Callable[..., Any] | None:
     """The function of the op Ascend<Operator>, such as a user's own; None when there is none."""
     function: Callable[..., Any] | None = getattr(_ops, f"ascend_{operator}", None)
     return function
+
+
+def matmul_bias_act(
+    a: Any,
+    b: Any,
+    bias: Any,
+    activation: str = "none",
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    name: str | None = None,
+) -> tf.Tensor:
+    """activation(a · b + bias) in one pass; "none", "relu" or "sigmoid".
+
+    Matrices [m, k] and [k, n], each transposed where asked for, and a bias [n], of one type.
+    InvalidArgumentError names the shapes that do not fit. Differentiable to any order.
+    """
+    return _ops.custom_fused_mat_mul(
+        a,
+        b,
+        bias,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        activation=activation,
+        name=name,
+    )
+
+
+def conv2d_bias_relu(
+    x: Any,
+    kernel: Any,
+    bias: Any,
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    padding: str = "SAME",
+    activation: str = "relu",
+    name: str | None = None,
+) -> tf.Tensor:
+    """activation(conv2d(x, kernel) + bias) in one pass; "none", "relu" or "sigmoid".
+
+    `x` is [batch, height, width, channels], the kernel [height, width, channels, out_channels];
+    steps are along (height, width). InvalidArgumentError names what does not fit. Differentiable
+    to any order.
+    """
+    return _ops.custom_fused_conv(
+        x,
+        kernel,
+        bias,
+        strides=[1, *strides, 1],
+        dilations=[1, *dilations, 1],
+        padding=padding,
+        activation=activation,
+        name=name,
+    )
 
 
 def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = None) -> tf.Tensor:

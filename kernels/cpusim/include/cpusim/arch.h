@@ -17,6 +17,8 @@
 
 // For the preprocessor: a file cannot even name a kernel that the SoC lacks the type for.
 #define CPUSIM_HAS_BFLOAT16 (__NPU_ARCH__ == 2201 || __NPU_ARCH__ == 3510)
+// The emulator has the cube unit of the separate cube cores of 2201, with Fixpipe.
+#define CPUSIM_HAS_CUBE_UNIT (__NPU_ARCH__ == 2201)
 
 namespace cpusim {
 
@@ -45,8 +47,7 @@ inline constexpr uint32_t kL0BBytes = 64 * 1024;
 inline constexpr uint32_t kL0CBytes = (kArch == 2201 ? 128 : 256) * 1024;
 inline constexpr uint32_t kBiasTableBytes = kArch == 2201 ? 1024 : kArch == 3510 ? 4096 : 0;
 inline constexpr uint32_t kFractalBytes = 512;  // the unit of the cube: 16 rows of 32 bytes
-// What the emulator has of the cube unit: the separate cube cores of 2201, with Fixpipe.
-inline constexpr bool kHasCubeUnit = kArch == 2201;
+inline constexpr bool kHasCubeUnit = CPUSIM_HAS_CUBE_UNIT;
 inline constexpr bool kHasBfloat16 = CPUSIM_HAS_BFLOAT16;
 inline constexpr bool kHasBfloat16Arithmetic = kArch == 3510;
 inline constexpr bool kHasDataCopyPad = kArch == 2201 || kArch == 3510;

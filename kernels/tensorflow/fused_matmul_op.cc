@@ -1,0 +1,110 @@
+// CustomFusedMatMul for TensorFlow, on DEVICE_CPU: MatMul, BiasAdd and activation in one pass.
+#include "kernel_support.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace ascend_ops {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// Products a cycle of a core, for TensorFlow's decision how many threads a call is worth.
+constexpr int64_t kProductsACycle = 16;
+
+Status FusedMatMulShape(InferenceContext* context) {
+    ShapeHandle a, b, bias;
+    bool transpose_a = false, transpose_b = false;
+    Status status = context->GetAttr("transpose_a", &transpose_a);
+    if (status.ok()) status = context->GetAttr("transpose_b", &transpose_b);
+    if (status.ok()) status = context->WithRank(context->input(0), 2, &a);
+    if (status.ok()) status = context->WithRank(context->input(1), 2, &b);
+    if (status.ok()) status = context->WithRank(context->input(2), 1, &bias);
+    if (!status.ok()) return status;
+    DimensionHandle depth, columns;
+    status = context->Merge(context->Dim(a, transpose_a ? 0 : 1),
+                            context->Dim(b, transpose_b ? 1 : 0), &depth);
+    if (status.ok()) {
+        status = context->Merge(context->Dim(b, transpose_b ? 0 : 1), context->Dim(bias, 0),
+                                &columns);
+    }
+    if (!status.ok()) return status;
+    context->set_output(0, context->Matrix(context->Dim(a, transpose_a ? 1 : 0), columns));
+    return OkStatus();
+}
+
+REGISTER_OP("CustomFusedMatMul")
+    .Input("a: T")
+    .Input("b: T")
+    .Input("bias: T")
+    .Output("y: T")
+    .Attr("T: {float, half, bfloat16}")
+    .Attr("transpose_a: bool = false")
+    .Attr("transpose_b: bool = false")
+    .Attr("activation: {'none', 'relu', 'sigmoid'} = 'none'")
+    .SetShapeFn(FusedMatMulShape)
+    .Doc("y = activation(a . b + bias) for matrices a and b, each transposed where asked for, and a "
+         "bias for each column. Sums are float for each type.");
+
+class FusedMatMulOp : public OpKernel {
+   public:
+    explicit FusedMatMulOp(OpKernelConstruction* context)
+        : OpKernel(context), op_(FindOperator(context, "matmul_bias_act")) {
+        OP_REQUIRES_OK(context, context->GetAttr("transpose_a", &transpose_a_));
+        OP_REQUIRES_OK(context, context->GetAttr("transpose_b", &transpose_b_));
+        OP_REQUIRES_OK(context, ReadActivation(context, &activation_));
+    }
+
+    void Compute(OpKernelContext* context) override {
+        const Tensor& a = context->input(0);
+        const Tensor& b = context->input(1);
+        const Tensor& bias = context->input(2);
+        OP_REQUIRES_OK(context, CheckShapes(a.shape(), b.shape(), bias.shape()));
+        const int64_t m = a.dim_size(transpose_a_ ? 1 : 0), k = a.dim_size(transpose_a_ ? 0 : 1);
+        const int64_t n = bias.dim_size(0);
+        Tensor* y = nullptr;
+        OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({m, n}), &y));
+        const AscendProblem problem = {
+            AbiType(a.dtype()), {m, n, k, transpose_a_ ? 1 : 0, transpose_b_ ? 1 : 0, activation_}};
+        OP_REQUIRES_OK(context, RunOperator(context, op_, problem,
+                                            {Operand(a), Operand(b), Operand(bias), Operand(*y)},
+                                            m * n * (k / kProductsACycle + 1)));
+    }
+
+   private:
+    Status CheckShapes(const TensorShape& a, const TensorShape& b, const TensorShape& bias) const {
+        const bool matrices = a.dims() == 2 && b.dims() == 2 && bias.dims() == 1;
+        if (matrices && a.dim_size(transpose_a_ ? 0 : 1) == b.dim_size(transpose_b_ ? 1 : 0) &&
+            b.dim_size(transpose_b_ ? 0 : 1) == bias.dim_size(0)) {
+            return OkStatus();
+        }
+        return InvalidArgument("CustomFusedMatMul: a has shape ", a.DebugString(),
+                               transpose_a_ ? " (transposed)" : "", ", b ", b.DebugString(),
+                               transpose_b_ ? " (transposed)" : "", " and the bias ",
+                               bias.DebugString(),
+                               "; they must be [m, k], [k, n] and [n]. Reshape them first");
+    }
+
+    const AscendOperator* const op_;
+    bool transpose_a_ = false;
+    bool transpose_b_ = false;
+    int64_t activation_ = 0;
+};
+
+#define ASCEND_REGISTER_FUSED_MATMUL(type)                                    \
+    REGISTER_KERNEL_BUILDER(Name("CustomFusedMatMul")                         \
+                                .Device(tensorflow::DEVICE_CPU)               \
+                                .TypeConstraint<type>("T"),                   \
+                            FusedMatMulOp)
+
+ASCEND_REGISTER_FUSED_MATMUL(float);
+ASCEND_REGISTER_FUSED_MATMUL(Eigen::half);
+ASCEND_REGISTER_FUSED_MATMUL(tensorflow::bfloat16);
+
+}  // namespace ascend_ops
