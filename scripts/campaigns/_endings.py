@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from scripts.campaigns._opsctl import Opsctl, Result, processes_of
+from scripts.campaigns._opsctl import Opsctl, Result
 from tests.apps.client import is_right
 from tests.apps.processes import post
 from tests.apps.project import Candidate, ServiceProject
@@ -144,7 +144,7 @@ def ending_weights(ending: Ending, command: str) -> dict[str, int]:
 
 def judge_processes(opsctl: Opsctl, after: Moment) -> list[str]:
     """What is wrong with the processes: the replicas, one balancer, one supervisor, no more."""
-    running = processes_of(opsctl.project.root)
+    running = opsctl.processes()
     replicas = {pid for pid, line in running.items() if opsctl.project.replica_mark in line}
     wrong = []
     if replicas != set(after.pids):

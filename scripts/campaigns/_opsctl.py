@@ -86,6 +86,10 @@ class Opsctl:
             raise RuntimeError(f"status ended with {result.exit_code}: {result.stderr}")
         return result.data
 
+    def processes(self) -> dict[int, str]:
+        """Command lines of everything that runs for the service, by pid."""
+        return processes_of(self.project.root)
+
     def down(self) -> list[str]:
         """Take everything down; command lines of processes that were left (and are now ended)."""
         self.run("down", "--yes")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+from opsctl.clock import SystemClock
 from opsctl.targets.docker.names import AGENT_PART, PART
 from tests.docker import bench_yard
 from tests.targets.house import HEALTH, ask
@@ -13,20 +15,25 @@ from tests.targets.house import HEALTH, ask
 class DockerStage:
     """Containers of this machine's engine."""
 
+    clock = SystemClock()
+
     def __init__(self, folder: Path) -> None:
         self.host = bench_yard.host_or_skip()
         self.image = self.host.app_image()
         self.target = self.host.target(folder)
         self.target.storage.prepare()
 
-    def release(self, name: str, **env: str) -> str:
-        launch = {
+    def release(self, name: str, **env: Any) -> str:
+        """Keywords replace keys of `launch` where it has them; others are variables."""
+        launch: dict[str, Any] = {
             "command": ["{python}", "/app/app.py"], "python": "python3", "directory": "",
-            "model_path": "", "env": env, "secrets": [], "memory_mb": None, "cpus": [],
+            "model_path": "", "env": {}, "secrets": [], "memory_mb": None, "cpus": [],
             "stop_timeout_s": 5.0, "health": HEALTH, "image": self.image,
             "container": {"user": "10001:10001", "port": 8501, "health_port": 8502,
                           "image_health": True},
         }  # fmt: skip
+        launch |= {key: value for key, value in env.items() if key in launch}
+        launch["env"] = {key: value for key, value in env.items() if key not in launch}
         release = {"name": name, "digest": name, "created": 0, "launch": launch}
         self.target.storage.write(f"releases/{name}/release.json", json.dumps(release).encode())
         return name

@@ -71,6 +71,12 @@ class Host:
         python = self._built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
         return self._built(APP.format(python=python), files, tag)
 
+    def remove_images(self, repository: str) -> None:
+        """Remove the images of a test."""
+        for image in self.engine.api.images(repository):
+            for tag in image["RepoTags"] or ():
+                self.engine.api.remove_image(tag, force=True)
+
     def _built(self, dockerfile: str, files: Mapping[str, bytes], tag: str) -> str:
         context = {"Dockerfile": dockerfile.encode(), **files}
         digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:12]

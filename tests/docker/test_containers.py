@@ -1,0 +1,269 @@
+"""Real containers of a real engine: what they may do, how they end, and who outlives whom."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from opsctl.errors import LockHeld, Superseded
+from opsctl.model import Share
+from opsctl.storage import Holder as LockHolder
+from opsctl.targets.docker.place import target_of
+from tests.contract.docker_stage import DockerStage
+from tests.contract.stage import Holder
+from tests.targets.house import ask
+
+pytestmark = [pytest.mark.docker, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerStage]:
+    """A service that stands for all tests of this module."""
+    stage = DockerStage(tmp_path_factory.mktemp("standing"))
+    yield stage
+    stage.clear()
+
+
+@pytest.fixture
+def stage(standing: DockerStage) -> DockerStage:
+    return standing
+
+
+@pytest.fixture
+def holder(stage: DockerStage) -> Holder:
+    """Somebody newer than whoever was in charge before."""
+    return Holder(stage, epoch=stage.target.observe().stamp.epoch + 1)
+
+
+def container_of(stage: DockerStage, replica: str) -> dict:  # type: ignore[type-arg]
+    found: dict = stage.target.engine.api.inspect_container(  # type: ignore[type-arg]
+        stage.target.names.replica(replica)
+    )
+    return found
+
+
+def control(stage: DockerStage, release: str, **order: int) -> None:
+    """Give an order to the application of a release's first replica."""
+    (endpoint, *_) = stage.target.endpoints(release)
+    try:
+        ask(endpoint.host, endpoint.port, "/control", "POST", json.dumps(order))
+    except OSError:
+        assert {"exit", "grow_mb"} & set(order)
+
+
+def test_a_replica_may_do_as_little_as_possible(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r1", memory_mb=256)
+    holder.converge(Share("r1", 1, 100, cpus=(1,)))
+    info = container_of(stage, "r1-1")
+    host = info["HostConfig"]
+    assert info["Config"]["User"] == "10001:10001"
+    assert host["ReadonlyRootfs"] is True
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert (host["Memory"], host["MemorySwap"]) == (256 << 20, 256 << 20)
+    assert host["PidsLimit"] == 4096
+    assert host["CpusetCpus"] == "1"
+    assert host["RestartPolicy"]["Name"] == "no"
+    assert host["LogConfig"]["Config"] == {"max-size": "20m", "max-file": "6"}
+    assert list(host["Tmpfs"]) == ["/tmp"]
+    assert info["Image"] == stage.image
+
+
+def test_the_balancer_sees_no_secret_and_no_capability(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r1")
+    holder.converge(Share("r1", 1, 100))
+    names = stage.target.names
+    info = stage.target.engine.api.inspect_container(names.balancer)
+    assert [mount["Name"] for mount in info["Mounts"]] == [names.run_volume]
+    assert info["HostConfig"]["CapDrop"] == ["ALL"]
+    assert info["Config"]["User"] == "10001:10001"
+
+
+def test_memory_over_the_limit_is_told_as_such(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r2", memory_mb=64)
+    holder.converge(Share("r2", 1, 0))
+    control(stage, "r2", grow_mb=200)
+    seen = holder.wait(lambda seen: seen.of("r2") and seen.of("r2")[0].restarts == 1)
+    assert "at its memory limit of 64 MiB" in "\n".join(stage.target.events("r2"))
+    assert seen.of("r2")[0].exit_code == -9
+
+
+def test_a_command_that_is_not_in_the_image_is_told_at_once(
+    stage: DockerStage, holder: Holder
+) -> None:
+    stage.release("r3", command=["/no/such/program"])
+    holder.apply(Share("r3", 1, 0))
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r3")), 20)
+    assert "cannot be started" in seen.of("r3")[0].reason
+    assert "/no/such/program" in seen.of("r3")[0].reason
+
+
+def test_an_image_that_is_gone_is_told_at_once(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r4", image="sha256:" + "0" * 64)
+    holder.apply(Share("r4", 1, 0))
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r4")), 20)
+    assert "the image of r4 is missing" in seen.of("r4")[0].reason
+
+
+def test_a_program_for_another_machine_is_told_at_once(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r5", command=["/app/app.py"])
+    holder.apply(Share("r5", 1, 0))
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r5")), 20)
+    assert seen.of("r5")[0].reason
+
+
+def test_users_notice_nothing_of_an_agent_that_is_killed(
+    stage: DockerStage, holder: Holder
+) -> None:
+    stage.release("r1")
+    before = holder.converge(Share("r1", 2, 100))
+    stage.target.engine.api.kill(stage.target.names.agent)
+    assert holder.answers(50) == {"r1": 50}
+    after = holder.wait(lambda seen: seen.converged)
+    assert [(r.name, r.pid, r.restarts) for r in after.replicas] == [
+        (r.name, r.pid, 0) for r in before.replicas
+    ]
+
+
+def test_a_killed_balancer_comes_back_with_its_weights(stage: DockerStage, holder: Holder) -> None:
+    stage.release("r1")
+    stage.release("r6")
+    holder.converge(Share("r1", 1, 75), Share("r6", 1, 25))
+    stage.target.engine.api.kill(stage.target.names.balancer)
+    ended = "the load balancer's container ended"
+    holder.wait(lambda seen: any(ended in text for text in stage.target.events("r6")))
+    seen = holder.wait(lambda seen: seen.balancer_up and seen.converged)
+    assert seen.weights == {"r1": 75, "r6": 25}
+    answers = holder.answers(100)
+    assert abs(answers["r6"] - 25) <= 2
+
+
+def test_settings_of_the_balancer_change_under_its_users(
+    stage: DockerStage, holder: Holder
+) -> None:
+    import dataclasses
+
+    stage.release("r1")
+    holder.converge(Share("r1", 1, 100))
+    project = stage.target.project
+    docker = dataclasses.replace(project.service.docker, request_timeout_s=33.0)
+    changed = dataclasses.replace(
+        project, service=dataclasses.replace(project.service, docker=docker)
+    )
+    other = target_of(changed)
+    before = stage.target.engine.api.inspect_container(stage.target.names.balancer)["State"]["Pid"]
+    newer = Holder(stage, holder.epoch + 1)
+    newer.target = other
+    newer.apply(Share("r1", 1, 100))
+    newer.wait(lambda seen: "with new settings" in " ".join(other.events("r1")))
+    assert newer.answers(20) == {"r1": 20}
+    after = stage.target.engine.api.inspect_container(stage.target.names.balancer)["State"]["Pid"]
+    assert after == before
+    other.close()
+
+
+def test_another_machine_finds_the_service_with_nothing_but_the_engine(
+    stage: DockerStage, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.release("r1", APP_COLOUR="green")
+    holder.converge(Share("r1", 1, 100))
+    with Forwarder() as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        far = target_of(stage.target.project)
+        assert far.engine.address == address
+        assert far.observe().weights == {"r1": 100}
+        door = far.front_door()
+        with urllib.request.urlopen(f"{door.url}/", data=b"{}", timeout=20) as answer:
+            assert answer.headers["X-Opsctl-Release"] == "r1"
+        (endpoint,) = far.endpoints("r1")
+        with urllib.request.urlopen(f"{endpoint.url}/env", data=b"{}", timeout=20) as answer:
+            assert json.load(answer)["env"]["APP_COLOUR"] == "green"
+        far.close()
+
+
+def test_the_lock_goes_when_its_holder_does(stage: DockerStage) -> None:
+    storage = stage.target.storage
+    clock = stage.clock
+    lock = storage.hold(LockHolder(1, "a", "deploy", 0.0), wait_s=0, clock=clock)
+    other = target_of(stage.target.project)
+    with pytest.raises(LockHeld, match=r"pid 1 on .* \(a, deploy\)"):
+        other.storage.hold(LockHolder(2, "b", "deploy", 0.0), wait_s=0, clock=clock)
+    assert storage.holder() is not None
+    stage.target.channel.close()  # as the engine does for a client that died
+    taken = other.storage.hold(LockHolder(2, "b", "deploy", 0.0), wait_s=10, clock=clock)
+    with pytest.raises(Superseded):
+        lock.check()
+    taken.check()
+    taken.free()
+    assert storage.holder() is None
+    other.close()
+
+
+def test_a_holder_whose_line_broke_for_a_moment_keeps_its_lock(stage: DockerStage) -> None:
+    storage = stage.target.storage
+    lock = storage.hold(LockHolder(1, "a", "deploy", 0.0), wait_s=0, clock=stage.clock)
+    stage.target.channel.close()
+    lock.beat()
+    lock.check()
+    assert storage.holder() is not None
+    lock.free()
+
+
+class Forwarder:
+    """The engine's socket as a TCP port, as a remote engine offers it."""
+
+    def __enter__(self) -> str:
+        import asyncio
+        import threading
+
+        self.loop = asyncio.new_event_loop()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        started = threading.Event()
+
+        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                while data := await reader.read(65536):
+                    writer.write(data)
+                    await writer.drain()
+                if writer.can_write_eof():
+                    writer.write_eof()
+            except OSError:
+                writer.close()
+
+        async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_unix_connection("/var/run/docker.sock")
+            await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+            there[1].close()
+            writer.close()
+
+        async def serve() -> None:
+            self.server = await asyncio.start_server(join, "127.0.0.1", port)
+            started.set()
+
+        def run() -> None:
+            asyncio.set_event_loop(self.loop)
+            self.loop.create_task(serve())
+            self.loop.run_forever()
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+        assert started.wait(10)
+        return f"tcp://127.0.0.1:{port}"
+
+    def __exit__(self, *_: object) -> None:
+        import asyncio
+
+        def stop() -> None:
+            self.server.close()
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.call_later(0.2, self.loop.stop)
+
+        self.loop.call_soon_threadsafe(stop)
+        self.thread.join(10)
+        self.loop.close()
