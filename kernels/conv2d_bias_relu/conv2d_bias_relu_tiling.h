@@ -49,6 +49,27 @@ constexpr int64_t ConvDepth(const ConvShape& shape) {
     return shape.kernel_height * shape.kernel_width * shape.channels;
 }
 
+// Along one axis: the result's extent, and what is padded before the image.
+struct ConvAxis {
+    int64_t out;
+    int64_t before;
+};
+
+// As TensorFlow defines SAME and VALID; false when VALID padding leaves nothing.
+inline bool MeasureConvAxis(bool same, int64_t size, int64_t extent, int64_t stride,
+                            int64_t dilation, ConvAxis* axis) {
+    const int64_t reach = (extent - 1) * dilation + 1;
+    if (same) {
+        axis->out = CeilDivide(size, stride);
+        const int64_t missing = (axis->out - 1) * stride + reach - size;
+        axis->before = missing > 0 ? missing / 2 : 0;
+        return true;
+    }
+    axis->out = size < reach ? 0 : (size - reach) / stride + 1;
+    axis->before = 0;
+    return extent >= 1 && size >= reach;
+}
+
 // Where the last position that is read lies beyond the image, or the first before it.
 constexpr bool HasBorder(const ConvShape& s) {
     const int64_t bottom = (s.out_height - 1) * s.stride_height - s.pad_top +

@@ -1,8 +1,8 @@
 // CustomFusedConv for TensorFlow, on DEVICE_CPU: Conv2D (NHWC), BiasAdd and activation in one pass.
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "../conv2d_bias_relu/conv2d_bias_relu_tiling.h"
 #include "kernel_support.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -58,21 +58,16 @@ Status ReadWindow(Context* context, Window* window) {
 // The extent of the result along an axis, and what is padded before the image.
 Status MeasureAxis(const Window& window, int axis, int64_t size, int64_t kernel, int64_t* out,
                    int64_t* before) {
-    const int64_t reach = (kernel - 1) * window.dilation[axis] + 1;
-    const int64_t stride = window.stride[axis];
-    *before = 0;
-    if (window.same) {
-        *out = (size + stride - 1) / stride;
-        *before = std::max<int64_t>((*out - 1) * stride + reach - size, 0) / 2;
-        return OkStatus();
-    }
-    if (kernel < 1 || size < reach) {
-        return InvalidArgument("CustomFusedConv: the image is ", size, axis == 0 ? " high" : " wide",
-                               " and the kernel reaches over ", reach,
-                               ": nothing is left with VALID padding; use SAME or a larger image");
-    }
-    *out = (size - reach) / stride + 1;
-    return OkStatus();
+    ConvAxis measured;
+    const bool fits = MeasureConvAxis(window.same, size, kernel, window.stride[axis],
+                                      window.dilation[axis], &measured);
+    *out = measured.out;
+    *before = measured.before;
+    if (fits) return OkStatus();
+    return InvalidArgument("CustomFusedConv: the image is ", size, axis == 0 ? " high" : " wide",
+                           " and the kernel reaches over ",
+                           (kernel - 1) * window.dilation[axis] + 1,
+                           ": nothing is left with VALID padding; use SAME or a larger image");
 }
 
 Status FusedConvShape(InferenceContext* context) {

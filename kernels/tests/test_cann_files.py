@@ -15,7 +15,13 @@ TYPE_MACROS = {
     "sigmoid_grad": "DTYPE_Y",
     "embedding_dense_grad": "DTYPE_GRAD",
     "gather_add_relu": "DTYPE_TABLE",
+    "matmul_bias_act": "DTYPE_A",
+    "conv2d_bias_relu": "DTYPE_X",
 }
+
+
+# Operators whose TensorFlow op has a name of its own.
+TENSORFLOW_NAMES = {"matmul_bias_act": "CustomFusedMatMul", "conv2d_bias_relu": "CustomFusedConv"}
 
 
 def op_type(operator: str) -> str:
@@ -28,9 +34,10 @@ def test_every_list_has_every_operator() -> None:
     supported = json.loads((KERNELS / "cann/npu_supported_ops.json").read_text(encoding="utf-8"))
     plugin = (KERNELS / "cann/framework/tensorflow_plugin.cc").read_text(encoding="utf-8")
     project = (KERNELS / "cann/CMakeLists.txt").read_text(encoding="utf-8")
-    assert sorted(supported) == types
+    origins = sorted(TENSORFLOW_NAMES.get(operator, op_type(operator)) for operator in OPERATORS)
+    assert sorted(supported) == origins
     assert sorted(re.findall(r'REGISTER_CUSTOM_OP\("(\w+)"\)', plugin)) == types
-    assert sorted(re.findall(r'OriginOpType\("(\w+)"\)', plugin)) == types
+    assert sorted(re.findall(r'OriginOpType\("(\w+)"\)', plugin)) == origins
     assert f"ASCEND_OPERATOR_TYPES {' '.join(map(op_type, OPERATORS))})" in project
     assert f"ASCEND_OPERATOR_FOLDERS {' '.join(OPERATORS)})" in project
 
@@ -68,7 +75,11 @@ def test_a_staged_kernel_compiles_with_nothing_around_it(operator: str, tmp_path
     names = {path.name for path in folder.iterdir()}
     assert {f"ascend_{operator}.cpp", f"{operator}_kernel.h", f"{operator}_tiling.h"} <= names
     flags = ["-std=c++17", "-fsyntax-only", "-DCPUSIM_CHECKED=0", "-D__NPU_ARCH__=2201"]
-    flags += [f"-D{TYPE_MACROS[operator]}=float", "-DDTYPE_INDICES=int64_t", f"-I{KERNELS / 'cpusim/include'}"]
+    flags += [
+        f"-D{TYPE_MACROS[operator]}=float",
+        "-DDTYPE_INDICES=int64_t",
+        f"-I{KERNELS / 'cpusim/include'}",
+    ]
     subprocess.run(["g++", *flags, str(folder / f"ascend_{operator}.cpp")], check=True)
 
 

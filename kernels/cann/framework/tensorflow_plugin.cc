@@ -23,4 +23,14 @@ REGISTER_CUSTOM_OP("AscendGatherAddRelu")
     .OriginOpType("AscendGatherAddRelu")
     .ParseParamsByOperatorFn(AutoMappingByOpFn);
 
+REGISTER_CUSTOM_OP("AscendMatmulBiasAct")
+    .FrameworkType(TENSORFLOW)
+    .OriginOpType("CustomFusedMatMul")
+    .ParseParamsByOperatorFn(AutoMappingByOpFn);
+
+REGISTER_CUSTOM_OP("AscendConv2dBiasRelu")
+    .FrameworkType(TENSORFLOW)
+    .OriginOpType("CustomFusedConv")
+    .ParseParamsByOperatorFn(AutoMappingByOpFn);
+
 }  // namespace domi
