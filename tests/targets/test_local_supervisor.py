@@ -235,8 +235,19 @@ def test_after_a_reboot_looking_starts_nothing_and_applying_starts_everything(
     ]
     assert (seen.converged, seen.balancer_up) == (False, False)
     assert house.processes() == []
-    house.converge(Share("r1", 1, 100))
+    seen = house.converge(Share("r1", 1, 100))
     assert house.ask()[:2] == (200, "r1")
+    assert [replica.restarts for replica in seen.replicas] == [0]
+
+
+def test_no_replica_is_blamed_for_ending_together_with_everything_else(house: House) -> None:
+    house.release("r1")
+    house.converge(Share("r1", 2, 100))
+    for victim in (keeper_of(house.supervisor_pid()), *house.processes()):
+        os.kill(victim, signal.SIGKILL)
+    seen = house.wait(lambda seen: seen.converged, 30)
+    assert {replica.name: replica.restarts for replica in seen.replicas} == {"r1-1": 0, "r1-2": 0}
+    assert any("ended with everything else" in event for event in house.all_events())
 
 
 @pytest.mark.long

@@ -85,9 +85,12 @@ class Fleet:
                 self._around.tell(plan.release, f"{plan.name} adopted: pid {record['pid']}")
             elif plan.name not in wanted:
                 continue
-            elif record["pid"]:
+            elif record["pid"] and found:
                 runner.restarts += 1
                 self._around.tell(plan.release, f"{plan.name} ended while nobody watched")
+            elif record["pid"]:
+                # Nothing at all is left: the machine was restarted, and no replica is to blame.
+                self._around.tell(plan.release, f"{plan.name} ended with everything else")
             self.runners[plan.name] = runner
             runner.begin()
         self._kill_orphans(found, sessions)
