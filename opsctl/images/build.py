@@ -15,6 +15,7 @@ from opsctl.images.engine import find_builder, image_id, own_platform, require_e
 from opsctl.images.recipe import Recipe, read_recipe
 from opsctl.images.reference import Reference, parse
 from opsctl.images.registry import Registry
+from opsctl.images.signing import require_means
 from opsctl.images.solve import Job, Tell, run_job
 from opsctl.images.supply import images_folder, is_signed, make_papers
 from opsctl.model import Json
@@ -58,6 +59,7 @@ def build(
     target = parse(recipe.name).tagged(key[:KEY_CHARS])
     if not rebuild and (digest := _existing(recipe, target)):
         return _found(project, recipe, key, digest)
+    require_means(recipe.build.signing, project.root)
     builder = find_builder(recipe.build.builder)
     for lack in builder.lacks:
         tell(f"warning: builder {builder.name} is the engine's own BuildKit: without {lack}")

@@ -68,8 +68,12 @@ def _in_file(file: IO[bytes], needles: Mapping[bytes, str]) -> Iterator[str]:
     overlap = max([KEY_OVERLAP, *map(len, needles)])
     before = b""
     said: set[str] = set()
+    binary = False
     while chunk := file.read(CHUNK_BYTES):
-        for what in _in_bytes(before + chunk, needles):
+        # Libraries of TLS hold keys for their own tests, which open nothing.
+        binary = binary or b"\0" in chunk
+        found = [*_in_bytes(before + chunk, needles), *([] if binary else _keys(before + chunk))]
+        for what in found:
             if what not in said:
                 said.add(what)
                 yield what
@@ -79,5 +83,8 @@ def _in_file(file: IO[bytes], needles: Mapping[bytes, str]) -> Iterator[str]:
 def _in_bytes(data: bytes, needles: Mapping[bytes, str]) -> Iterator[str]:
     names = {name for needle, name in needles.items() if needle in data}
     yield from (f"the value of secret {name}" for name in sorted(names))
+
+
+def _keys(data: bytes) -> Iterator[str]:
     if PRIVATE_KEY.search(data):
         yield "a private key"

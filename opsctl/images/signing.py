@@ -45,6 +45,14 @@ def sign(
     return ("signature", *statements)
 
 
+def require_means(signing: Signing, root: Path) -> None:
+    """See that `sign` has all it needs, before anything is built. Raises PreflightRefused."""
+    if signing.private_key is not None:
+        _require_key(root / signing.private_key, "private_key")
+        _password(signing, root)
+        _cosign(signing, ["version"], {})
+
+
 def require_signed(signing: Signing, root: Path, reference: str) -> tuple[str, ...]:
     """See that signature and attestations are those of the public key; what was checked.
 

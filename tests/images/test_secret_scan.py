@@ -66,6 +66,11 @@ def test_a_program_that_knows_the_words_of_a_key_is_no_key() -> None:
     assert find_secrets(image, SECRETS) == []
 
 
+def test_a_key_for_the_tests_of_a_library_is_no_finding() -> None:
+    image = MadeImage({"usr/lib/libgnutls.so": b"\x7fELF\0" + KEY})
+    assert find_secrets(image, {}) == []
+
+
 def test_no_finding_shows_the_value() -> None:
     found = find_secrets(MadeImage({VALUE[:3]: VALUE.encode()}, Env=[VALUE]), SECRETS)
     assert found and not any(VALUE in line for line in found)
