@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from opsctl.targets.supervisor import procfs
+from tests.targets.front import Front
 from tests.targets.house import House, project_in
 
 
@@ -37,3 +39,14 @@ def make_house(tmp_path: Path) -> Iterator[Callable[..., House]]:
 @pytest.fixture
 def house(make_house: Callable[..., House]) -> House:
     return make_house()
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    before = Path.cwd()
+    made = Front(tmp_path / "svc")
+    yield made
+    os.chdir(before)
+    for pid in procfs.marked(made.layout.service_dir):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)

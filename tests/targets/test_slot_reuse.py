@@ -3,216 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
 import json
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
 from opsctl.errors import TargetUnreachable
-from opsctl.targets.supervisor import procfs, runtime_api, slots
-from opsctl.targets.supervisor.balancer import Balancer
-from opsctl.targets.supervisor.haproxy_config import FREE_PORT, NOBODY, Server
-from opsctl.targets.supervisor.haproxy_process import HaproxyProcess
-from opsctl.targets.supervisor.layout import Layout
-from opsctl.targets.supervisor.run_settings import RunSettings
-from opsctl.targets.supervisor.traffic import TrafficLedger
-from opsctl.targets.supervisor.watched import WatchedProcess
-
-RATE = 500
-T = TypeVar("T")
-
-
-class App:
-    """A replica that answers with its release, and ends as a killed process does."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.hold = asyncio.Event()
-        """While it is clear, requests to /hold wait."""
-        self.connections: set[asyncio.StreamWriter] = set()
-        self.server: asyncio.Server | None = None
-        self.port = 0
-
-    async def begin(self, port: int = 0) -> App:
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.port = self.server.sockets[0].getsockname()[1]
-        return self
-
-    def end(self) -> None:
-        if self.server is not None:
-            self.server.close()
-        for writer in list(self.connections):
-            writer.transport.abort()
-
-    def as_server(self, weight: int = 0, *, maint: bool = False) -> Server:
-        made = Server(self.name, self.port, self.port, "/health/ready")
-        return dataclasses.replace(made, weight=weight, maint=maint)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections.add(writer)
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                fields = dict(
-                    line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line
-                )
-                await reader.readexactly(int(fields.get(b"content-length", b"0")))
-                if b" /hold " in head:
-                    await self.hold.wait()
-                release, _, _ = self.name.partition("-")
-                body = json.dumps({"release": release, "replica": self.name}).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, OSError):
-            pass
-        finally:
-            self.connections.discard(writer)
-            writer.close()
-
-
-class Front:
-    """A balancer on a free port, in the working directory of a supervisor."""
-
-    def __init__(self, folder: Path) -> None:
-        self.layout = Layout(folder)
-        self.layout.run.mkdir(parents=True)
-        self.layout.logs.mkdir()
-        os.chdir(self.layout.run)
-        self.told: list[str] = []
-        self.silences = 0
-        self.apps: list[App] = []
-        self.balancers: list[WatchedProcess] = []
-        self.ledger = TrafficLedger()
-        self.settings = RunSettings("svc", "test", port=free_port(), haproxy="haproxy")
-        self.balancer = self.made()
-
-    def made(self) -> Balancer:
-        """What the next supervisor makes."""
-        tell = lambda release, text: self.told.append(text)  # noqa: E731
-        process = HaproxyProcess(self.layout, os.environ, tell, lambda: None)
-        balancer = Balancer(self.layout, process, tell)
-        balancer.counted = self.count
-        return balancer
-
-    def count(self, seen: runtime_api.Statistics) -> None:
-        self.ledger.absorb(seen)
-
-    def running(self) -> WatchedProcess:
-        """The HAProxy of this moment."""
-        process = self.balancer.process
-        assert isinstance(process, HaproxyProcess) and process._process is not None
-        return process._process
-
-    def play(self, scene: Callable[[], Coroutine[Any, Any, T]], limit_s: float = 120.0) -> T:
-        """Run a scene; nothing of it is left after it, however it ended."""
-
-        async def whole() -> T:
-            try:
-                return await asyncio.wait_for(scene(), limit_s)
-            finally:
-                with contextlib.suppress(AssertionError):
-                    self.balancers.append(self.running())
-                for app in self.apps:
-                    app.end()
-                for process in self.balancers:
-                    process.signal(signal.SIGTERM)
-                    assert await process.wait(60)
-
-        return asyncio.run(whole())
-
-    async def app(self, name: str, port: int = 0) -> App:
-        """A replica that runs."""
-        self.apps.append(App(name))
-        return await self.apps[-1].begin(port)
-
-    async def up(self, replicas: int = 1) -> None:
-        await self.balancer.ensure_up(self.settings, self.settings.port, replicas)
-
-    async def replace(self, old: App, new: App, others: list[App]) -> None:
-        """Move all traffic of `old` to `new`, and end `old`."""
-        rest = {app.name: app.as_server(1) for app in others}
-        both = {old.name: old.as_server(1), new.name: new.as_server(0)}
-        await self.put({**rest, **both})
-        both = {old.name: old.as_server(0, maint=True), new.name: new.as_server(1)}
-        await self.put({**rest, **both})
-        await self.leave(old)
-
-    async def put(self, servers: dict[str, Server]) -> None:
-        """As the supervisor does: when HAProxy is silent for a moment it is tried again."""
-        while True:
-            try:
-                return await self.balancer.put(servers)
-            except TargetUnreachable:
-                self.silences += 1
-
-    async def leave(self, app: App) -> None:
-        """What a removal does: drain, end the process, free the slot."""
-        while app.name in self.balancer.servers:
-            try:
-                assert await self.balancer.remove(app.name, 10.0)
-            except TargetUnreachable:
-                self.silences += 1
-        app.end()
-        await self.balancer.vacate(app.name)
-
-    async def ask(self, path: str = "/") -> tuple[int, str, str]:
-        """Status, release of the header, replica of the body; over a connection of its own."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.settings.port)
-        try:
-            writer.write(
-                f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode()
-            )
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
-            body = await reader.readexactly(int(fields["content-length"]))
-            if " 200 " not in head:
-                return int(head.split()[1]), "", ""
-            return 200, fields["x-opsctl-release"], json.loads(body)["replica"]
-        finally:
-            writer.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
-@pytest.fixture
-def front(tmp_path: Path) -> Iterator[Front]:
-    before = Path.cwd()
-    made = Front(tmp_path / "svc")
-    yield made
-    os.chdir(before)
-    for pid in procfs.marked(made.layout.service_dir):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-
-
-@contextlib.asynccontextmanager
-async def users(front: Front, result: dict[str, Any]) -> AsyncIterator[None]:
-    """An open-loop client while the block runs: keep-alive POSTs, none sent twice."""
-    stop = front.layout.service_dir / "stop"
-    stop.unlink(missing_ok=True)
-    argv = [sys.executable, str(Path(__file__).with_name("open_loop.py")), "127.0.0.1"]
-    process = await asyncio.create_subprocess_exec(
-        *argv, str(front.settings.port), str(RATE), "3600", str(stop), stdout=subprocess.PIPE
-    )
-    try:
-        yield
-    finally:
-        stop.touch()
-        output, _ = await process.communicate()
-    result.update(json.loads(output))
+from opsctl.targets.supervisor import runtime_api, slots
+from opsctl.targets.supervisor.haproxy_config import FREE_PORT, NOBODY
+from tests.targets.front import Front, is_free, users
 
 
 async def reuse(front: Front, times: int) -> dict[str, Any]:
@@ -239,12 +43,6 @@ async def reuse(front: Front, times: int) -> dict[str, Any]:
     return result
 
 
-def is_free(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-        return True
-    return False
-
-
 def check(front: Front, result: dict[str, Any]) -> None:
     """No failed request (a wrong release in the header is one), and each one counted right."""
     assert result["failed"] == []
@@ -261,7 +59,7 @@ def test_slots_are_used_again_and_again_and_no_request_fails(
 ) -> None:
     """Four slots only, so that the next replica gets what the last one left a moment ago."""
     monkeypatch.setattr(slots, "SLOTS_MIN", 4)
-    times = int(os.environ.get("OPSCTL_SLOT_REUSES", "150"))
+    times = int(os.environ.get("OPSCTL_SLOT_REUSES", "100"))
     began = time.monotonic()
     result = front.play(lambda: reuse(front, times), 1800)
     print(f"HAProxy did not answer {front.silences} times")
@@ -467,9 +265,8 @@ def test_a_balancer_that_is_silent_while_it_is_adopted_keeps_its_slots(front: Fr
         await front.put({app.name: app.as_server(1) for app in apps})
         await front.leave(apps[0])
         before = await runtime_api.slots()
-        child = front.running()
+        child = front.freeze()
         front.balancers.append(child)
-        child.signal(signal.SIGSTOP)
         newer = front.balancer = front.made()
         with pytest.raises(TargetUnreachable):
             await newer.adopt(same_boot=True)
