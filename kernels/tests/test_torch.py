@@ -14,7 +14,8 @@ if find_spec("torch") is None:
 
 import torch
 from ascend_ops import torch as ascend_torch
-from ascend_ops.torch_modules import AscendEmbedding, AscendSigmoid
+from ascend_ops.fused_ops import ACTIVATIONS
+from ascend_ops.torch_modules import AscendEmbedding, AscendLinear, AscendSigmoid
 from ascend_ops.torch_registration import HAS_CUSTOM_OP
 
 # gradcheck and tensors of float32 do not go together by default: it wants double, which no NPU has.
@@ -70,6 +71,15 @@ def test_embedding_dense_grad_sums_rows_by_index() -> None:
     assert table.tolist() == [[6, 7], [0, 0], [0, 0], [12, 15], [0, 0]]
 
 
+def matrices(transposed: bool = False) -> tuple[Any, Any, Any]:
+    """Two matrices and a bias; sums stay away from 0, where relu has no derivative."""
+    a, b = float_tensor(3, 5, grad=True), float_tensor(5, 4, seed=1, grad=True)
+    bias = torch.tensor([3.0, -9.0, 12.0, -15.0], requires_grad=True)
+    if transposed:
+        a, b = (matrix.detach().t().contiguous().requires_grad_(True) for matrix in (a, b))
+    return a, b, bias
+
+
 def cases() -> list[tuple[str, tuple[Any, ...]]]:
     """Each operator with arguments away from the points where it has no derivative."""
     indices = torch.tensor([[2, 0], [2, 1]])
@@ -83,6 +93,8 @@ def cases() -> list[tuple[str, tuple[Any, ...]]]:
         ("embedding", (float_tensor(3, 4, grad=True), indices, 1, True)),
         ("gather_add_relu", (table, indices - 3, torch.full((4,), 0.25, requires_grad=True))),
         ("gather_add_relu", (table, indices, torch.full((2, 2, 4), 0.25, requires_grad=True))),
+        *[("matmul_bias_act", (*matrices(), name, False, False)) for name in ACTIVATIONS],
+        ("matmul_bias_act", (*matrices(transposed=True), "sigmoid", True, True)),
     ]
 
 
@@ -98,7 +110,9 @@ def test_the_derivative_is_the_numerical_one(name: str, arguments: tuple[Any, ..
     assert torch.autograd.gradcheck(getattr(OPS, name), arguments, **GRADCHECK)
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "sigmoid_grad", "embedding_dense_grad"])
+@pytest.mark.parametrize(
+    "name", ["sigmoid", "sigmoid_grad", "embedding_dense_grad", "matmul_bias_act"]
+)
 def test_the_second_derivative_is_the_numerical_one(name: str) -> None:
     arguments = next(arguments for case, arguments in CASES if case == name)
     assert torch.autograd.gradgradcheck(getattr(OPS, name), arguments, **GRADCHECK)
@@ -145,6 +159,31 @@ def test_the_layer_s_gradient_reaches_the_weight_and_is_pytorch_s(
     assert ascend.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_matmul_equals_the_product_in_float64(activation: str, dtype: Any) -> None:
+    a = float_tensor(33, 70, dtype=dtype)
+    b, bias = float_tensor(45, 70, seed=1, dtype=dtype), float_tensor(45, seed=2, dtype=dtype)
+    total = a.double() @ b.double().t() + bias.double()
+    exact = {"none": total, "relu": torch.relu(total), "sigmoid": torch.sigmoid(total)}[activation]
+    got = OPS.matmul_bias_act(a, b, bias, activation, False, True)
+    # Sums of 70 products in float32, of size 10 and less, rounded once to the type.
+    error = (got.double() - exact).abs()
+    assert (error <= exact.abs() * ULP[dtype] + 70 * 2.0**-24 * 10).all()
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 6), (2, 3, 6), (0, 6)], ids=str)
+def test_the_linear_layer_is_pytorch_s_with_its_activation(shape: tuple[int, ...]) -> None:
+    native, ascend = torch.nn.Linear(6, 4), AscendLinear(6, 4, "relu")
+    ascend.load_state_dict(native.state_dict())
+    x = float_tensor(*shape)
+    torch.testing.assert_close(ascend(x), torch.relu(native(x)), rtol=1e-5, atol=1e-6)
+    for layer in (native, ascend):
+        (torch.relu(layer(x)) if layer is native else layer(x)).square().sum().backward()
+    torch.testing.assert_close(ascend.weight.grad, native.weight.grad, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ascend.bias.grad, native.bias.grad, rtol=1e-5, atol=1e-5)
+
+
 def test_training_follows_pytorch() -> None:
     generator = np.random.default_rng(3)
     ids = torch.from_numpy(generator.integers(0, 50, (64, 10)))
@@ -188,6 +227,12 @@ def test_wrong_arguments_are_refused_with_what_to_do() -> None:
         OPS.embedding_dense_grad(torch.zeros(3, 2), indices, 5, -1, False)
     with pytest.raises(ValueError, match="padding_idx is not a row of the table"):
         OPS.embedding_dense_grad(torch.zeros(2, 2), indices, 5, 5, False)
+    with pytest.raises(ValueError, match=r"they must be \[m, k\], \[k, n\]"):
+        OPS.matmul_bias_act(torch.ones(2, 3), torch.ones(4, 5), torch.ones(5), "none", False, False)
+    with pytest.raises(ValueError, match="no activation 'tanh'; use one of"):
+        OPS.matmul_bias_act(torch.ones(2, 3), torch.ones(3, 5), torch.ones(5), "tanh", False, False)
+    with pytest.raises(ValueError, match="AscendLinear: no activation 'tanh'"):
+        AscendLinear(2, 3, "tanh")
     with pytest.raises(ValueError, match="padding_idx is 9, which is not a row of the table of 5"):
         AscendEmbedding(5, 2, 9)
 

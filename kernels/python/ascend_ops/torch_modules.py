@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 import ascend_ops.torch  # noqa: F401  # registers torch.ops.ascend_c
+from ascend_ops.fused_ops import ACTIVATIONS
 
 
 class AscendSigmoid(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be missing
@@ -61,3 +62,36 @@ class AscendEmbedding(torch.nn.Module):  # type: ignore[misc]
         """What print shows of the module."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class AscendLinear(torch.nn.Module):  # type: ignore[misc]
+    """A dense layer with its activation in one kernel: torch.nn.Linear's state, and an activation.
+
+    `activation` is "none", "relu" or "sigmoid"; ValueError for another. Sums are float32 for each
+    type. Inputs have any rank from 1 on; the last axis is `in_features` long.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, activation: str = "none", *, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"AscendLinear: no activation {activation!r}; use one of {ACTIVATIONS}"
+            )
+        self.activation = activation
+        linear = torch.nn.Linear(in_features, out_features, dtype=dtype)  # its initial values
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: Any) -> Any:
+        """activation(x · weightᵀ + bias): the shape of `x` with `out_features` as last axis."""
+        rows = x.reshape((x.shape[:-1].numel(), x.shape[-1]))
+        y = torch.ops.ascend_c.matmul_bias_act(
+            rows, self.weight, self.bias, self.activation, False, True
+        )
+        return y.reshape((*x.shape[:-1], self.weight.shape[0]))
+
+    def extra_repr(self) -> str:
+        """What print shows of the module."""
+        out_features, in_features = self.weight.shape
+        return f"{in_features}, {out_features}, activation={self.activation}"
