@@ -20,7 +20,7 @@ class DockerStage:
     def __init__(self, folder: Path) -> None:
         self.host = bench_yard.host_or_skip()
         self.image = self.host.app_image()
-        self.target = self.host.target(folder)
+        self.target = self.host.target(folder, image=self.image)
         self.target.storage.prepare()
 
     def release(self, name: str, **env: Any) -> str:

@@ -24,6 +24,9 @@ from opsctl.targets.docker.place import target_of
 from opsctl.targets.docker.target import DockerTarget
 
 ROOT = Path(__file__).parents[2]
+ALIEN = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01\x00\x00\x00" + bytes(40)
+"""A program's header (ELF-64) for AArch64, which no other machine runs."""
+
 PYTHON = """
 FROM {base}
 RUN apt-get update \\
@@ -49,12 +52,12 @@ class Host:
         """A service with a name of its own; nothing of it runs yet."""
         return target_of(self.project(folder, **docker))
 
-    def project(self, folder: Path, **docker: Any) -> settings.Project:
+    def project(self, folder: Path, image: str | None = None, **docker: Any) -> settings.Project:
         """A project whose service listens on the first free port."""
         name = docker.pop("name", f"test-{uuid.uuid4().hex[:8]}")
         docker = {"port": "auto", "name": name, "agent_base": self.base, **docker}
         service = settings.Service(
-            app=settings.App(directory="app", command=("{python}", "/app/app.py")),
+            app=settings.App(directory="app", command=("{python}", "/app/app.py"), image=image),
             strategy=settings.Strategy(drain_timeout_s=5.0),
             docker=settings.Docker(**docker),
         )
@@ -64,7 +67,8 @@ class Host:
 
     def app_image(self) -> str:
         """An image of the tests' small application; its id."""
-        return self.image({"app.py": (ROOT / "tests/targets/app.py").read_bytes()})
+        app = (ROOT / "tests/targets/app.py").read_bytes()
+        return self.image({"app.py": app, "alien": ALIEN})
 
     def image(self, files: Mapping[str, bytes], tag: str = "") -> str:
         """An image with `files` in /app on top of Python; its id."""
@@ -117,7 +121,7 @@ def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, data in sorted(files.items()):
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), 0o644
+            info.size, info.mode = len(data), 0o755 if data.startswith(b"\x7fELF") else 0o644
             archive.addfile(info, io.BytesIO(data))
     buffer.seek(0)
     return buffer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -110,10 +112,10 @@ def test_an_image_that_is_gone_is_told_at_once(stage: DockerStage, holder: Holde
 
 
 def test_a_program_for_another_machine_is_told_at_once(stage: DockerStage, holder: Holder) -> None:
-    stage.release("r5", command=["/app/app.py"])
+    stage.release("r5", command=["/app/alien"])
     holder.apply(Share("r5", 1, 0))
     seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r5")), 20)
-    assert seen.of("r5")[0].reason
+    assert "exec format error" in seen.of("r5")[0].reason
 
 
 def test_users_notice_nothing_of_an_agent_that_is_killed(
@@ -169,17 +171,17 @@ def test_settings_of_the_balancer_change_under_its_users(
 def test_another_machine_finds_the_service_with_nothing_but_the_engine(
     stage: DockerStage, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.release("r1", APP_COLOUR="green")
-    holder.converge(Share("r1", 1, 100))
+    stage.release("r7", APP_COLOUR="green")
+    holder.converge(Share("r7", 1, 100))
     with Forwarder() as address:
         monkeypatch.setenv("DOCKER_HOST", address)
         far = target_of(stage.target.project)
         assert far.engine.address == address
-        assert far.observe().weights == {"r1": 100}
+        assert far.observe().weights == {"r7": 100}
         door = far.front_door()
         with urllib.request.urlopen(f"{door.url}/", data=b"{}", timeout=20) as answer:
-            assert answer.headers["X-Opsctl-Release"] == "r1"
-        (endpoint,) = far.endpoints("r1")
+            assert answer.headers["X-Opsctl-Release"] == "r7"
+        (endpoint,) = far.endpoints("r7")
         with urllib.request.urlopen(f"{endpoint.url}/env", data=b"{}", timeout=20) as answer:
             assert json.load(answer)["env"]["APP_COLOUR"] == "green"
         far.close()
@@ -217,53 +219,39 @@ class Forwarder:
     """The engine's socket as a TCP port, as a remote engine offers it."""
 
     def __enter__(self) -> str:
-        import asyncio
-        import threading
-
-        self.loop = asyncio.new_event_loop()
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        started = threading.Event()
-
-        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                while data := await reader.read(65536):
-                    writer.write(data)
-                    await writer.drain()
-                if writer.can_write_eof():
-                    writer.write_eof()
-            except OSError:
-                writer.close()
-
-        async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there = await asyncio.open_unix_connection("/var/run/docker.sock")
-            await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
-            there[1].close()
-            writer.close()
-
-        async def serve() -> None:
-            self.server = await asyncio.start_server(join, "127.0.0.1", port)
-            started.set()
-
-        def run() -> None:
-            asyncio.set_event_loop(self.loop)
-            self.loop.create_task(serve())
-            self.loop.run_forever()
-
-        self.thread = threading.Thread(target=run, daemon=True)
-        self.thread.start()
-        assert started.wait(10)
-        return f"tcp://127.0.0.1:{port}"
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.ends: list[socket.socket] = []
+        self.threads = [threading.Thread(target=self.accept)]
+        self.threads[0].start()
+        return f"tcp://127.0.0.1:{self.listener.getsockname()[1]}"
 
     def __exit__(self, *_: object) -> None:
-        import asyncio
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(10)
+        for end in self.ends:
+            end.close()
 
-        def stop() -> None:
-            self.server.close()
-            for task in asyncio.all_tasks(self.loop):
-                task.cancel()
-            self.loop.call_later(0.2, self.loop.stop)
+    def accept(self) -> None:
+        while True:
+            try:
+                here, _ = self.listener.accept()
+            except OSError:
+                return
+            there = socket.socket(socket.AF_UNIX)
+            there.connect("/var/run/docker.sock")
+            self.ends += [here, there]
+            for pair in ((here, there), (there, here)):
+                self.threads.append(threading.Thread(target=self.pump, args=pair))
+                self.threads[-1].start()
 
-        self.loop.call_soon_threadsafe(stop)
-        self.thread.join(10)
-        self.loop.close()
+    @staticmethod
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)

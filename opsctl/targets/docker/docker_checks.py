@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from opsctl.errors import OpsctlError
+from opsctl.config.settings import Project
+from opsctl.errors import BuildFailed, ConfigError, OpsctlError, PreflightRefused
 from opsctl.model import DesiredState, Finding
-from opsctl.targets.docker import npu_host, npus
+from opsctl.release_store import never
+from opsctl.targets.docker import image_source, npu_host, npus
 from opsctl.targets.docker.engine import Engine
 from opsctl.targets.docker.names import NPUS, REPLICA_PART
 
@@ -28,6 +30,7 @@ def preflight(target: DockerTarget, state: DesiredState) -> list[Finding]:
         info = engine.api.info()
     return [
         _engine(engine, info),
+        _image(target),
         *_place(target),
         _memory(target, state, info),
         _cpus(target, state, info),
@@ -46,6 +49,34 @@ def _engine(engine: Engine, info: Any) -> Finding:
             "Turn the cgroup controllers memory and pids on.",
         )  # fmt: skip
     return Finding("engine", "ok", said)
+
+
+def _built_image(project: Project) -> Finding:
+    """What `opsctl build` has made of the project, or whether it can."""
+    from opsctl.images.build import planned
+
+    try:
+        found = planned(project, never)
+    except (PreflightRefused, BuildFailed, ConfigError) as error:
+        return Finding("image", "fail", error.what, f"{error.why}. {error.next_step}")
+    return Finding("image", "ok", found or "will be built")
+
+
+def _image(target: DockerTarget) -> Finding:
+    name = target.project.service.app.image
+    if name is None and target.project.service.build is not None:
+        return _built_image(target.project)
+    if not name:
+        return Finding(
+            "image", "fail", "app.image is not set",
+            "Set app.image in opsctl.yaml, or build one: opsctl build.",
+        )  # fmt: skip
+    found = image_source.architectures(target.engine, name)
+    here = image_source.host_architecture(target.engine)
+    if found and here not in found:
+        said = f"{name} is for {', '.join(found)}, the host is {here}"
+        return Finding("image", "fail", said, f"Build it for {here}, or name another app.image.")
+    return Finding("image", "ok", f"{name} ({', '.join(found) or 'not pulled yet'})")
 
 
 def _place(target: DockerTarget) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
 from opsctl.errors import ConfigError, OpsctlError
+from opsctl.images.policy import require_policy
 from opsctl.model import Json, digest
 from opsctl.release import Launch, ModelArtefact, Release
 from opsctl.release_changes import (
@@ -51,8 +52,9 @@ class DockerReleaseStore:
         """
         if name in self._complete():
             return self.get(name)
-        reference = image_source.find(self._target.engine, image_name(project))
-        image = image_source.fetch(self._target.engine, reference, tell)
+        reference = self._reference(project, tell, interrupt)
+        require_policy(project, reference)
+        image = image_source.fetch(self._target.engine, reference, tell, interrupt)
         source = read_model(project, interrupt)
         model = None
         if source is not None:
@@ -77,8 +79,25 @@ class DockerReleaseStore:
 
     def content_digest(self, project: Project, interrupt: Interrupt = never) -> str:
         """The digest that `build` would give now, without pulling anything."""
-        reference = image_source.find(self._target.engine, image_name(project))
+        reference = self._planned(project, interrupt)
         return _digest_of(reference, read_model(project, interrupt), self._identity(project))
+
+    def _reference(self, project: Project, tell: Tell, interrupt: Interrupt) -> str:
+        """The image, pinned: `app.image`, or what `build` makes of the project now."""
+        if not _is_built(project):
+            return image_source.find(self._target.engine, image_name(project))
+        from opsctl.images.build import ensure_built
+
+        return image_source.find(self._target.engine, ensure_built(project, tell, interrupt))
+
+    def _planned(self, project: Project, interrupt: Interrupt) -> str:
+        """The image of `_reference` as far as it is known without building anything."""
+        if not _is_built(project):
+            return image_source.find(self._target.engine, image_name(project))
+        from opsctl.images.build import planned
+
+        # What has still to be built is like no image that any release has.
+        return planned(project, interrupt) or f"{project.service_name}@to be built"
 
     def get(self, name: str) -> Release:
         """The release `name`. Raises `ConfigError` when there is none, `OpsctlError` if damaged."""
@@ -200,6 +219,10 @@ class DockerReleaseStore:
         if kept is not None and kept.data.strip().isdigit():
             numbers.append(int(kept.data))
         return max(numbers, default=0)
+
+
+def _is_built(project: Project) -> bool:
+    return project.service.app.image is None and project.service.build is not None
 
 
 def image_name(project: Project) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,9 @@ from opsctl.targets.docker.engine import Engine, Missing
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 """Names of uname(2) beside those of images."""
+
+INTERRUPT_S = 0.1
+"""How often a pull asks whether it is still wanted."""
 
 ERROR_NEXT = "See that the registry answers (docker pull {0}), or name another app.image"
 
@@ -55,12 +60,37 @@ def find(engine: Engine, name: str) -> str:
     return f"{repository(name)}@{found}"
 
 
-def fetch(engine: Engine, reference: str, tell: Callable[[str], None]) -> Image:
-    """The image on the host, pulled when it isn't there. Raises BuildFailed, PreflightRefused."""
+def architectures(engine: Engine, name: str) -> tuple[str, ...]:
+    """What machines `name` is for, without pulling it; empty when nobody can tell."""
+    local = _local(engine, name)
+    if local is not None:
+        return (local["Architecture"],)
+    try:
+        with engine.told(f"cannot find the image {name}"):
+            platforms = engine.api.inspect_distribution(name).get("Platforms") or ()
+    except TargetUnreachable:
+        return ()
+    return tuple(one.get("architecture", "") for one in platforms)
+
+
+def host_architecture(engine: Engine) -> str:
+    """The engine's machine, by the name that images use."""
+    with engine.told("cannot ask the engine for its architecture"):
+        here = str(engine.api.version()["Arch"])
+    return ARCHITECTURES.get(here, here)
+
+
+def fetch(
+    engine: Engine, reference: str, tell: Callable[[str], None], interrupt: Callable[[], None]
+) -> Image:
+    """The image on the host, pulled when it isn't there; a pull ends when `interrupt` raises.
+
+    Raises BuildFailed, or PreflightRefused for an image of another architecture.
+    """
     info = _local(engine, reference)
     if info is None:
         tell(f"pulling {reference}")
-        _pull(engine, reference)
+        _pull(engine, reference, interrupt)
         info = _local(engine, reference)
     if info is None:
         raise BuildFailed(f"the image {reference} is gone right after it was pulled")
@@ -97,22 +127,34 @@ def _pulled_from(info: Mapping[str, Any], name: str) -> bool:
     return any(digest.rpartition("@")[0] == wanted for digest in info.get("RepoDigests") or ())
 
 
-def _pull(engine: Engine, reference: str) -> None:
-    what = f"cannot pull {reference}"
-    next_step = f"{ERROR_NEXT.format(reference)}."
-    try:
-        with engine.lasting(what) as api:
-            for line in api.pull(reference, stream=True, decode=True):
-                if "error" in line:
-                    raise BuildFailed(what, why=line["error"], next_step=next_step)
-    except TargetUnreachable as error:
-        raise BuildFailed(what, why=error.why, next_step=next_step) from error
+def _pull(engine: Engine, reference: str, interrupt: Callable[[], None]) -> None:
+    """Pull in a thread, as a registry that hangs says nothing for minutes."""
+    problems: queue.Queue[str] = queue.Queue()
+
+    def pull() -> None:
+        try:
+            with engine.lasting(f"cannot pull {reference}") as api:
+                for line in api.pull(reference, stream=True, decode=True):
+                    if "error" in line:
+                        problems.put(line["error"])
+        except TargetUnreachable as error:
+            problems.put(error.why)
+
+    thread = threading.Thread(target=pull, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        interrupt()
+        thread.join(INTERRUPT_S)
+    if not problems.empty():
+        raise BuildFailed(
+            f"cannot pull {reference}",
+            why=problems.get(),
+            next_step=f"{ERROR_NEXT.format(reference)}.",
+        )
 
 
 def _require_architecture(engine: Engine, image: Image) -> None:
-    with engine.told("cannot ask the engine for its architecture"):
-        here = engine.api.version()["Arch"]
-    host = ARCHITECTURES.get(here, here)
+    host = host_architecture(engine)
     if image.architecture != host:
         raise PreflightRefused(
             f"the image {image.reference} can't run on this host",
