@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from opsctl.errors import ConfigError, OpsctlError, PreflightRefused
+from opsctl.images.context import staged
 from opsctl.images.recipe import read_recipe
 from tests.images.projects import CANN, CPU, OPERATORS, make_project
 
@@ -132,3 +134,25 @@ def test_keys_of_the_signature_are_never_part_of_the_application(tmp_path: Path)
 
     recipe = read_recipe(project)
     assert [entry.path for entry in scan(recipe.app.path, recipe.app.rules)] == ["main.py"]
+
+
+def test_operators_of_an_installed_package_are_its_sources_with_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "ascend_ops"
+    for name in ("__init__.py", "tensorflow.py", "libascend_ops.so", "build_record.json",
+                 "cases/sigmoid_cases.py", "source/pyproject.toml", "source/CMakeLists.txt",
+                 "source/sigmoid/sigmoid_kernel.h"):  # fmt: skip
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text("")
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.delitem(sys.modules, "ascend_ops", raising=False)
+    build = {**CPU, "operators": "installed", "operator_requirements": "tools.txt"}
+    recipe = read_recipe(make_project(tmp_path / "project", build))
+    with staged(recipe, tmp_path, lambda: None) as folder:
+        root = folder / "operators"
+        files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert files == {
+        "pyproject.toml", "CMakeLists.txt", "sigmoid/sigmoid_kernel.h",
+        "python/ascend_ops/__init__.py", "python/ascend_ops/tensorflow.py",
+    }  # fmt: skip
