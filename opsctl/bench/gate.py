@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from opsctl.bench import stats
 from opsctl.bench.evidence import RATE_REFUSED, Evidence, PairEvidence
@@ -96,6 +97,13 @@ class Judge:
             "throughput": f"-{1 - 1 / RATE_REFUSED:.1%} throughput",
         }
         return ", ".join(word for name, word in words.items() if name in self.metrics)
+
+    def settled(self, metric: str) -> Literal["", "good", "worse"]:
+        """What is proved of one metric on its own, by its share of alpha and by beta."""
+        if self.evidence.log_e_pass()[metric] >= -math.log(self.gate.beta):
+            return "good"
+        evidence = self.evidence.log_e_fail()[metric] + math.log(self.weights()[metric])
+        return "worse" if evidence >= -math.log(self.gate.alpha) else ""
 
     def names(self) -> list[str]:
         """The metrics that decide: `p50:<batch size>` …, `p99`, `errors`, `throughput`."""

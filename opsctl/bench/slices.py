@@ -44,6 +44,8 @@ class SliceTrack:
     """Requests that must have come in before they are ranked together."""
     pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
     used: int = 0
+    ends: list[int] = field(default_factory=list)
+    """Number of slice pairs at which each ranking ended."""
     waiting: int = 0
     at_tolerated: Sums = field(default_factory=Sums)
     at_refused: Sums = field(default_factory=Sums)
@@ -62,6 +64,7 @@ class SliceTrack:
         block = self.pairs[self.used :]
         self.used, self.waiting = len(self.pairs), 0
         if block:
+            self.ends.append(self.used)
             self.at_tolerated.add(slice_differences(block, self.rule.tolerated, self.rule.quantile))
             self.at_refused.add(slice_differences(block, self.rule.refused, self.rule.quantile))
 

@@ -37,7 +37,7 @@ class Throughput:
     def run(self, interrupt: Callable[[], None]) -> None:
         """Feed the evidence. What `interrupt` raises comes out at once."""
         deadline = time.monotonic() + BUDGET_SHARE * self.judge.gate.budget_s
-        while time.monotonic() < deadline and not self._decided():
+        while time.monotonic() < deadline and not self.judge.settled(METRIC):
             rates = [0.0, 0.0]
             for arm in self.random.sample((0, 1), 2):
                 rates[arm] = self._slice(arm, interrupt)
@@ -52,12 +52,6 @@ class Throughput:
         full = Saturation(generator.pools[arm], payloads, SLICE_S)
         timeout_s = self.opened.plan.bench.timeout_s
         return self.opened.loop.run_until_complete(full.run(interrupt, timeout_s))
-
-    def _decided(self) -> bool:
-        gate = self.judge.gate
-        proved_good = self.evidence.log_e_pass()[METRIC] >= -math.log(gate.beta)
-        worse = self.evidence.log_e_fail()[METRIC] + math.log(self.judge.weights()[METRIC])
-        return proved_good or worse >= -math.log(gate.alpha)
 
     def report(self) -> Json:
         """Rates of the slices and their medians, instances a second."""

@@ -7,6 +7,7 @@ only at the end.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -27,6 +28,9 @@ GRID_SPAN = 0.5
 
 SLICE_GRID_STEP = 5
 """Slices try every fifth ratio: each slice pair is ranked on its own, which takes its time."""
+
+TAIL_GRID_STEP = 10
+"""For their p99 every tenth: rankings of some hundred requests, whose bounds are wide anyway."""
 
 POINTS_MAX = 120
 """Most points of a sequence in a report."""
@@ -145,7 +149,7 @@ def ratio_traces(judge: Judge, evidence: PairEvidence, blocks: Sequence[tuple[fl
 def slice_traces(
     judge: Judge, evidence: SliceEvidence, blocks: Sequence[tuple[float, int]]
 ) -> Json:
-    """The same for slices; `blocks` tells when each slice pair ended. p99 has no trace."""
+    """The same for slices; `blocks` tells when each slice pair ended."""
     fail, passed, weights = evidence.log_e_fail(), evidence.log_e_pass(), judge.weights()
     result: Json = {}
     for name in judge.names():
@@ -159,24 +163,61 @@ def slice_traces(
             size = int(name.partition(":")[2])
             times = [at for at, of in blocks if of == size]
             result[name] |= _traced_slices(evidence.medians[size], times)
+        elif name == "throughput":
+            result[name] |= traced(evidence.rates, ())
+        elif name == "p99":
+            result[name] |= _traced_slice_tail(list(evidence.tails.values()))
     return result
 
 
 def _traced_slices(track: SliceTrack, times: Sequence[float]) -> Json:
-    if not track.pairs:
+    if not track.ends:
         return {}
+    grid = grid_around(_slice_center(track))[::SLICE_GRID_STEP]
+    return _timed(sequence(*slice_sums(track, grid), grid, track.mixture), times)
+
+
+def _traced_slice_tail(tracks: Sequence[SliceTrack]) -> Json:
+    """p99 pools all batch sizes; its rankings stand one batch size after the other."""
+    having = [track for track in tracks if track.ends]
+    if not having:
+        return {}
+    middle = _slice_center(max(having, key=lambda track: len(track.pairs)))
+    grid = grid_around(middle)[::TAIL_GRID_STEP]
+    parts = [slice_sums(track, grid) for track in having]
+    total = np.concatenate([part[0] for part in parts])
+    squares = np.concatenate([part[1] for part in parts])
+    found = sequence(total, squares, grid, having[0].mixture)
+    counts = [end - start for track in having for start, end in _blocks(track)]
+    ends = np.cumsum(counts)
+    for point in found["over_time"]:
+        point["pairs"] = int(ends[point.pop("block") - 1])
+    return found
+
+
+def slice_sums(track: SliceTrack, grid: Floats) -> tuple[Floats, Floats]:
+    """Sums of slice pairs' differences and of their squares, shape (rankings, ratios)."""
+    total = np.zeros((len(track.ends), grid.size))
+    squares = np.zeros_like(total)
+    for row, (start, end) in enumerate(_blocks(track)):
+        for column, ratio in enumerate(grid):
+            pairs = track.pairs[start:end]
+            values = slice_differences(pairs, float(ratio), track.rule.quantile)
+            total[row, column], squares[row, column] = values.sum(), (values**2).sum()
+    return total, squares
+
+
+def _blocks(track: SliceTrack) -> list[tuple[int, int]]:
+    return list(itertools.pairwise([0, *track.ends]))
+
+
+def _slice_center(track: SliceTrack) -> float:
+    """The plain ratio of both arms' quantiles, 1 when it can't be told."""
     arms = [np.concatenate([pair[arm] for pair in track.pairs]) for arm in (0, 1)]
-    low, high = (float(np.quantile(arm, 0.5, method="inverted_cdf")) for arm in arms)
-    middle = high / low if math.isfinite(low) and math.isfinite(high) and low > 0 else 1.0
-    grid = grid_around(middle)[::SLICE_GRID_STEP]
-    total = np.array(
-        [[d.sum() for d in _by_ratio(pair, grid, track.rule.quantile)] for pair in track.pairs]
-    )
-    return _timed(sequence(total, total**2, grid, track.mixture), times)
-
-
-def _by_ratio(pair: tuple[Floats, Floats], grid: Floats, quantile: float) -> list[Floats]:
-    return [slice_differences([pair], float(ratio), quantile) for ratio in grid]
+    quantile = track.rule.quantile
+    low, high = (float(np.quantile(arm, quantile, method="inverted_cdf")) for arm in arms)
+    known = math.isfinite(low) and math.isfinite(high) and low > 0 and high > 0
+    return high / low if known else 1.0
 
 
 def _timed(found: Json, times: Sequence[float]) -> Json:

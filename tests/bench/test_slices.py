@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from opsctl.bench.gate import Judge
 from opsctl.bench.slice_course import SliceTurns
 from opsctl.bench.slices import GUARD_S, SLICE_S, SliceEvidence, slice_differences
+from opsctl.bench.trace import slice_traces
 from opsctl.config.settings import Gate
 from tests.bench.server import running
 from tests.bench.test_run import EQUAL, LOAD, SHORT, gated, request
@@ -57,6 +59,21 @@ def test_errors_in_the_candidate_s_slices_are_evidence_and_in_both_are_not() -> 
     assert both.log_e_fail()["errors"] == pytest.approx(0.0)
 
 
+def test_p99_of_slices_has_its_ratio_with_bounds_over_the_slice_pairs() -> None:
+    evidence = SliceEvidence(Gate(), (1, 4))
+    judge = Judge(Gate(), (1, 4), evidence)
+    for number in range(200):
+        size = (1, 4)[number % 2]
+        old, new = (RANDOM.lognormal(0, 0.3, 40) for _ in range(2))
+        evidence.add(size, old.tolist(), np.where(new > 1.6, new * 1.2, new).tolist())
+    found = slice_traces(judge, evidence, [])["p99"]
+    assert found["ratio"] == pytest.approx(1.2, abs=0.1)
+    assert found["low"] < found["ratio"] < found["high"]
+    pairs = [point["pairs"] for point in found["over_time"]]
+    # A ranking takes 500 requests: 7 slice pairs of 80, 14 times for each batch size.
+    assert pairs == list(range(7, 197, 7))
+
+
 SLICED = replace(LOAD, interleave="slices", rate_per_s=100.0)
 
 
@@ -71,5 +88,6 @@ def test_a_copy_passes_and_a_much_slower_candidate_fails_in_slices() -> None:
     figures = passed.data["batch_sizes"]["1"]
     assert min(figures["baseline"]["requests"], figures["candidate"]["requests"]) >= 100
     with running(EQUAL) as old, running(replace(EQUAL, service_ms=4.0)) as new:
-        failed = gated(request(old, new, load=SLICED, gate=gate))
+        # Without their pids: on a crowded CPU the slower one waits longer, which is not the point.
+        failed = gated(request(old.endpoint, new.endpoint, load=SLICED, gate=gate))
     assert (failed.outcome, failed.reason_kind) == ("fail", "regression"), failed.reason

@@ -13,6 +13,7 @@ from scipy.stats import binom
 from opsctl.config.settings import Gate
 from tests.bench.simulator.ours import Result, run_single, run_sizes
 from tests.bench.simulator.slices import run_slices
+from tests.bench.simulator.throughput import run_throughput
 from tests.bench.simulator.world import SCENES, Case
 
 Run = Callable[[tuple[int, ...]], Result]
@@ -80,6 +81,8 @@ SHORT = Gate(
 )
 """A five second gate for services in tests: sees what doubles latency, and nothing finer."""
 
+RATED = Gate(budget_s=240.0, metrics=("p50", "p99", "errors", "throughput"))
+
 SHORT_RATE = 150.0
 
 
@@ -101,6 +104,10 @@ def _whole(case: Case, slow: tuple[int, ...], seed: tuple[int, ...]) -> Result:
 
 def _slices(case: Case, seed: tuple[int, ...]) -> Result:
     return run_slices(case, DEFAULT, seed)
+
+
+def _throughput(case: Case, seed: tuple[int, ...]) -> Result:
+    return run_throughput(case, RATED, seed)
 
 
 ALL = (1, 4, 16, 32)
@@ -185,6 +192,24 @@ ROWS = (
         200,
         10,
         (Share("fail", most=0.01),),
+    ),
+    Row(
+        "throughput (60 s at most), A/A, four scenes",
+        tuple(partial(_throughput, Case(scene)) for scene in SCENES),
+        500,
+        20,
+        (Share("fail", most=0.005), Share("inconclusive", most=0.01)),
+        median_s=15.0,
+        p95_s=30.0,
+    ),
+    Row(
+        "throughput (60 s at most), 5 % more time a request",
+        (partial(_throughput, replace(NOISY, effect=1.05)),),
+        500,
+        40,
+        (Share("fail", least=0.98),),
+        median_s=30.0,
+        p95_s=45.0,
     ),
     Row(
         "short gate (5 s, 150 pairs/s), A/A",
