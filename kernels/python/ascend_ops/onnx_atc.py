@@ -13,6 +13,7 @@ from onnx import GraphProto, ModelProto
 from ascend_ops.onnx_graph import STANDARD_DOMAINS, nested_graphs
 
 ATC_DOMAIN: Final = "ai.onnx"
+ATC_RANK: Final = 2  # the operator of the package multiplies matrices
 
 
 def _name_domains(graph: GraphProto) -> None:

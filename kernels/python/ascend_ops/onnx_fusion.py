@@ -18,6 +18,7 @@ DOMAIN_VERSION: Final = 1
 GATHER_ADD_RELU: Final = "CustomFusedGatherAddRelu"
 MATMUL: Final = "CustomFusedMatMul"
 FLOAT_TYPES: Final = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+RANK_MAX: Final = 8  # also that of the NPU's tensor descriptors
 # Before opset 11 indices of Gather could not be negative.
 OPSET_MIN: Final = 11
 
@@ -115,15 +116,15 @@ def _match_gather(relu: NodeProto, index: GraphIndex) -> _Outcome:
 
 
 def _product_refusal(x: str, weight: str, bias: str, columns: int, index: GraphIndex) -> str:
+    """Why these are no fused product; `columns` is the weight's axis of columns."""
     left, right, added = (index.type_of(name) for name in (x, weight, bias))
     if right.element_type not in FLOAT_TYPES:
         return "the weight's type is not float, float16 or bfloat16"
     if left.shape is None or right.shape is None or added.shape is None:
         return "the rank of x, the weight or the bias is not known"
-    if len(left.shape) < 2 or len(right.shape) != 2:
-        return (
-            f"x has rank {len(left.shape)} and the weight {len(right.shape)}, not [..., k], [k, n]"
-        )
+    if not 2 <= len(left.shape) <= index.x_rank_max or len(right.shape) != 2:
+        ranks = f"x has rank {len(left.shape)} and the weight {len(right.shape)}"
+        return f"{ranks}; they must be [..., k] (rank at most {index.x_rank_max}) and [k, n]"
     if not same_shape(added.shape, (right.shape[columns],)):
         return (
             f"the bias has shape {list(added.shape)}, which is not known to be "
@@ -230,8 +231,12 @@ def opset_version(model: ModelProto) -> int:
     return max(versions, default=0)
 
 
-def fuse(model: ModelProto) -> tuple[tuple[Fusion, ...], tuple[Refusal, ...]]:
+def fuse(
+    model: ModelProto, x_rank_max: int = RANK_MAX
+) -> tuple[tuple[Fusion, ...], tuple[Refusal, ...]]:
     """Fuses in place; what was fused, and what looks like a group and is none.
+
+    `x_rank_max` is the highest rank of a product's left side; NPUs take matrices, rank 2.
 
     Bodies of If, Loop and Scan and functions of the model stay as they are, and what they use
     counts as used. A model of an opset before 11 is left alone.
@@ -240,7 +245,7 @@ def fuse(model: ModelProto) -> tuple[tuple[Fusion, ...], tuple[Refusal, ...]]:
     if version < OPSET_MIN:
         reason = f"opset {version} is older than {OPSET_MIN}"
         return (), (Refusal("every group", "", reason),)
-    found = _find_matches(GraphIndex(model), list(model.graph.node))
+    found = _find_matches(GraphIndex(model, x_rank_max), list(model.graph.node))
     matches = [outcome for outcome in found if isinstance(outcome, _Match)]
     if matches:
         _replace(model, matches)

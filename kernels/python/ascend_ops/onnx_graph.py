@@ -59,10 +59,12 @@ class GraphIndex:
 
     A use is an input of a node, here or in a body, or being an output of the graph. Types are
     those that ONNX's shape inference finds; a graph that it cannot work out has unknown ones.
+    `x_rank_max` is the highest rank that a product's left side may have.
     """
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, x_rank_max: int) -> None:
         graph = model.graph
+        self.x_rank_max = x_rank_max
         self.makers: dict[str, NodeProto] = {
             name: node for node in graph.node for name in node.output if name
         }

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto, TensorProto
 
 from ascend_ops.errors import AscendOpsError
-from ascend_ops.onnx_atc import for_atc
-from ascend_ops.onnx_fusion import Fusion, Refusal, fuse, opset_version
+from ascend_ops.onnx_atc import ATC_RANK, for_atc
+from ascend_ops.onnx_fusion import RANK_MAX, Fusion, Refusal, fuse, opset_version
 from ascend_ops.onnx_graph import nested_uses
 
 # Passes that only take away what changes nothing. Those that fuse, or rewrite arithmetic, are left
@@ -120,8 +120,12 @@ def _has_external_data(model: ModelProto) -> bool:
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer)
 
 
-def optimize(model: ModelProto) -> tuple[ModelProto, OptimizationReport]:
+def optimize(
+    model: ModelProto, x_rank_max: int = RANK_MAX
+) -> tuple[ModelProto, OptimizationReport]:
     """A new model with the same inputs, outputs and results; the one that is given stays as it is.
+
+    `x_rank_max` is the highest rank of the left side of a product that is fused.
 
     OnnxModelError for a model whose weights are still in files beside it, or of more than 2 GiB.
     """
@@ -138,7 +142,7 @@ def optimize(model: ModelProto) -> tuple[ModelProto, OptimizationReport]:
         passes.append(result)
     if model is original:
         model = ModelProto.FromString(model.SerializeToString())
-    fusions, refusals = fuse(model)
+    fusions, refusals = fuse(model, x_rank_max)
     report = OptimizationReport(
         opset_version(model),
         len(original.graph.node),
@@ -173,7 +177,8 @@ def main() -> int:
     parser.add_argument("--for-atc", action="store_true", help="the form that ATC reads")
     arguments = parser.parse_args()
     try:
-        model, report = optimize(read_model(arguments.source))
+        rank = ATC_RANK if arguments.for_atc else RANK_MAX
+        model, report = optimize(read_model(arguments.source), rank)
         data = (for_atc(model) if arguments.for_atc else model).SerializeToString()
     except (OnnxModelError, EncodeError) as error:
         print(json.dumps({"outcome": "error", "message": str(error)}))
