@@ -101,8 +101,8 @@ def _check_release(release: Mapping[str, Any], pod: Mapping[str, Any], mode: str
         )
     if pod["autoscaling"]["enabled"] and mode == "selector":
         raise refused(
-            "autoscaling needs traffic by a route: with a shared Service the number of replicas"
-            " is the share of traffic"
+            "autoscaling needs traffic.mode route: with a shared Service the number of replicas is"
+            " the share of traffic"
         )
 
 
@@ -112,7 +112,7 @@ def _check_traffic(traffic: Mapping[str, Any], serving: set[str], mode: str) -> 
         if name not in serving:
             raise refused(f"traffic names release {name}, which is not in releases")
     if named and mode == "selector":
-        raise refused("a header or a mirror for one release needs traffic by a route")
+        raise refused("traffic.header and traffic.mirror need traffic.mode route")
 
 
 def refused(why: str) -> ConfigError:

@@ -121,7 +121,7 @@ def front_selector(service: str, releases: list[Json], mode: str) -> Json:
         most = max(weighted, key=lambda release: int(release["weight"]))
         return {**name, "opsctl/release": most["name"], "opsctl/role": "serving"}
     if len(weighted) > 2:
-        raise refused("a shared Service can share traffic between two releases, not more")
+        raise refused("traffic.mode selector can share traffic between two releases, not more")
     first, last = weighted
     for release, base in ((last, first), (first, last)):
         if release.get("base") == base["name"]:

@@ -61,7 +61,7 @@ def test_the_chart_refuses_what_the_manifests_refuse(
     values = {"traffic": {"mode": "selector"}, **copy.deepcopy(other), "releases": releases}
     with pytest.raises(Refused) as raised:
         cluster.helm(major, "template", INSTANCE, str(CHART), values=values)
-    assert told.split(" by a")[0].split("between two")[0] in str(raised.value)
+    assert told in str(raised.value)
 
 
 def test_the_schema_knows_every_value_and_nothing_else() -> None:

@@ -155,7 +155,7 @@ REFUSED = [
     (
         [release("r1", weight=100)],
         {"traffic": {"mode": "selector", "mirror": {"release": "r1"}}},
-        "by a route",
+        "traffic.header and traffic.mirror need traffic.mode route",
     ),
 ]
 """Releases, other values, and what must be said."""
