@@ -118,7 +118,7 @@ class Build(Section):
     sources: Sources = key(factory=Sources, doc="Where packages come from.")
     secrets: Mapping[str, SecretSource] = key(
         factory=dict,
-        doc="Secrets of the build by name: `pip.conf` and `apt.conf` are used by its steps.",
+        doc="Secrets of the build: `pip.conf`, `apt.conf` and `sources.list`, for its steps.",
     )
     builder: str = key(
         "auto", doc="Name of a buildx builder, or the address of a buildkitd (unix://…, tcp://…)."

@@ -24,6 +24,9 @@ STEPS = ("add-user", "compile-operators", "install-cann", "install-packages", "i
 
 FOUNDATION_STEPS = ("add-user", "install-cann", "install-packages", "install-wheels")
 
+NO_NETWORK = " --network=none"
+"""Of one step: older frontends have it for the whole build only."""
+
 CONTENT_LABEL = "opsctl.content"
 KEY_CHARS = 24
 """Of the content's digest in a tag: 96 bits."""
@@ -69,12 +72,18 @@ def foundation_key(recipe: Recipe) -> str:
     )
 
 
-def write_dockerfile(recipe: Recipe, folder: Path, key: str, foundation: str = "") -> Path:
-    """The Dockerfile in the staged folder: with `foundation`, only what stands upon it is built."""
+def write_dockerfile(
+    recipe: Recipe, folder: Path, key: str, foundation: str = "", *, old: bool = False
+) -> Path:
+    """The Dockerfile in the staged folder: with `foundation`, only what stands upon it is built.
+
+    `old`: for a frontend that knows no network of a single step.
+    """
     path = folder / ("Dockerfile.service" if foundation else "Dockerfile")
     labels = {**labels_of(recipe), CONTENT_LABEL: key}
     try:
-        path.write_text(render(recipe, labels, foundation), encoding="utf-8")
+        text = render(recipe, labels, foundation)
+        path.write_text(text.replace(NO_NETWORK, "") if old else text, encoding="utf-8")
     except OSError as error:
         raise _write_failed(error) from error
     return path

@@ -39,6 +39,7 @@ class Builder:
         return (
             "reproducible digests (its BuildKit can't set the times of files)",
             "the build's cache in a registry",
+            "steps that are cut off from the network one by one",
         )
 
 

@@ -24,6 +24,9 @@ SOURCE_RULES = ScanRules(
 )
 """What of a folder of operators counts: sources, never what a build left beside them."""
 
+STEP_SECRETS = ("apt.conf", "pip.conf", "sources.list")
+"""Secrets of `build.secrets` that steps look for, by name."""
+
 _TENSORFLOW = re.compile(r"^tensorflow(?:-cpu)?==([0-9.]+)", re.MULTILINE)
 _PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 _USER = ("service", 10001)
@@ -86,6 +89,7 @@ def read_recipe(project: Project) -> Recipe:
     matrix = read_matrix()
     _require_pinned(build.base)
     _require_cann(build)
+    _require_known_secrets(build)
     combination = _combination(project, build, matrix)
     check(combination)
     return Recipe(
@@ -145,6 +149,16 @@ def _require_cann(build: Build) -> None:
         raise PreflightRefused(
             "CANN's packages are not installed without your consent to its licence",
             next_step="Read it, then set build.cann.accept_eula: true",
+        )
+
+
+def _require_known_secrets(build: Build) -> None:
+    unknown = sorted(set(build.secrets) - set(STEP_SECRETS))
+    if unknown:
+        raise ConfigError(
+            f"build.secrets: no step of the build uses {', '.join(unknown)}",
+            why=f"steps use {', '.join(STEP_SECRETS)}",
+            next_step="Remove it; what a replica needs stands under app.secrets",
         )
 
 

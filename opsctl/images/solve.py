@@ -76,7 +76,7 @@ def run_job(job: Job) -> str:
         staged(recipe, root, job.interrupt) as context,
         given_to(recipe, root, lambda: _secrets(job.project)) as given,
     ):
-        file = write_dockerfile(recipe, context, job.key)
+        file = write_dockerfile(recipe, context, job.key, old=not job.builder.modern)
         if job.builder.modern and recipe.build.push:
             foundation = _foundation(job, given, file)
             file = write_dockerfile(recipe, context, job.key, foundation)
@@ -144,7 +144,7 @@ def _arguments(job: Job, given: Given, solve: _Solve, metadata: Path) -> list[st
         words += ["--provenance=false", "--sbom=false", *_cache(job.recipe.build.cache)]
     if job.rebuild:
         words += ["--no-cache"]
-    if not job.network:
+    if not (job.network and job.recipe.build.sources.network):
         words += ["--network", "none"]
     return [*words, *given.arguments, str(solve.file.parent)]
 

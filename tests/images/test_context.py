@@ -117,6 +117,16 @@ def test_the_folder_has_each_input_and_is_gone_afterwards(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
+def test_an_old_frontend_gets_no_flag_that_it_does_not_know(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path)
+    with staged(recipe, tmp_path, nothing) as folder:
+        new = write_dockerfile(recipe, folder, "k").read_text()
+        old = write_dockerfile(recipe, folder, "k", old=True).read_text()
+    assert "RUN --network=none" in new
+    assert "--network" not in old
+    assert old.replace("\n", "") == new.replace(" --network=none", "").replace("\n", "")
+
+
 def test_labels_say_what_is_in_the_image(tmp_path: Path) -> None:
     assert labels_of(recipe_in(tmp_path)) == {
         "org.opencontainers.image.title": "web",

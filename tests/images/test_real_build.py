@@ -195,7 +195,7 @@ RUN rm /opt/key
 def test_verify_names_everything_that_is_wrong_with_an_image(
     clone: Clone, tmp_path: Path, yard: Yard
 ) -> None:
-    clone.configure(secrets={"TOKEN": {"env": "TOKEN"}})
+    clone.configure(secrets={"pip.conf": {"env": "TOKEN"}})
     (tmp_path / "Dockerfile").write_text(BAD.format(base=yard.base, sentinel=SENTINEL))
     name = f"opsctl-test/bad:{time.time_ns()}"
     plain = {"PATH": yard.path, "DOCKER_BUILDKIT": "0", "HOME": "/nonexistent"}
@@ -214,7 +214,7 @@ def test_verify_names_everything_that_is_wrong_with_an_image(
     }  # fmt: skip
     assert wrong["no build tool"] == "usr/bin/gcc"
     assert wrong["search paths"] == "empty entry in LD_LIBRARY_PATH"
-    assert "opt/key: the value of secret TOKEN" in wrong["no secret in any layer"]
+    assert "opt/key: the value of secret pip.conf" in wrong["no secret in any layer"]
     assert SENTINEL not in json.dumps(result) + errors
 
 

@@ -74,6 +74,13 @@ def test_flavour_and_cann_must_agree(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_secret_that_no_step_uses_is_refused(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, {**CPU, "secrets": {"npmrc": {"env": "NPMRC"}}})
+    assert (refused.exit_code, refused.what) == (
+        2, "build.secrets: no step of the build uses npmrc",
+    )  # fmt: skip
+
+
 def test_operators_need_the_tools_that_compile_them(tmp_path: Path) -> None:
     refused = refusal(tmp_path, {**CPU, "operators": "kernels"})
     assert refused.what == "build.operators needs build.operator_requirements"
