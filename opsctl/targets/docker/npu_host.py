@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from opsctl.config.settings import Npus
 from opsctl.errors import PreflightRefused
 from opsctl.model import Json
@@ -10,11 +12,14 @@ from opsctl.targets.docker.names import NPUS
 from opsctl.targets.docker.npus import RUNTIME
 
 
-def settings_of(engine: Engine, wanted: Npus) -> Json:
-    """The `npus` part of a release's limits. Raises PreflightRefused for what the host lacks."""
+def settings_of(engine: Engine, wanted: Npus, image: str) -> Json:
+    """The `npus` part of a release's limits. Raises PreflightRefused for what the host lacks.
+
+    `image` is one that the host has, to look at its devices with.
+    """
     return {
         "count": wanted.count,
-        "devices": list(wanted.devices),
+        "devices": list(wanted.devices) or inventory(engine, image),
         "access": access_of(engine, wanted),
         "share": wanted.share,
         "driver_dir": wanted.driver_dir,
@@ -33,6 +38,32 @@ def access_of(engine: Engine, wanted: Npus) -> str:
     if wanted.access == "auto":
         return "runtime" if has_runtime else "devices"
     return wanted.access
+
+
+def inventory(engine: Engine, image: str) -> list[int]:
+    """Numbers of the NPUs whose device nodes the host has. Raises PreflightRefused without any."""
+    config = {
+        "Image": image,
+        "Entrypoint": ["ls", "/host-dev"],
+        "HostConfig": {"NetworkMode": "none", "Binds": ["/dev:/host-dev:ro"]},
+    }
+    api = engine.api
+    with engine.told("cannot look at the host's devices"):
+        made = api.create_container_from_config(config)["Id"]
+        try:
+            api.start(made)
+            api.wait(made)
+            listed = api.logs(made, stderr=False).decode(errors="replace")
+        finally:
+            api.remove_container(made, force=True)
+    found = sorted(int(number) for number in re.findall(r"^davinci(\d+)$", listed, re.MULTILINE))
+    if not found:
+        raise PreflightRefused(
+            "the Docker host shows no NPU",
+            why="there is no /dev/davinci* on it",
+            next_step="Install the driver, or set docker.npus.count: 0.",
+        )
+    return found
 
 
 def runtimes(engine: Engine) -> set[str]:

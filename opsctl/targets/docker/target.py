@@ -41,6 +41,7 @@ class DockerTarget:
         self.names = names_of(project)
         self.channel = Channel(engine, self.names.agent)
         self.setup = AgentSetup(engine, self.names, self.settings, self.channel, tell)
+        self._npus: Json = {}
         label = f"volume {self.names.state_volume} of the Docker host"
         self.storage = VolumeStorage(self.channel, self.setup, label)
 
@@ -138,9 +139,12 @@ class DockerTarget:
         wanted = self.settings.npus
         if not wanted.count:
             return {}
-        from opsctl.targets.docker import npu_host
+        if not self._npus:
+            from opsctl.targets.docker import agent_image, npu_host
 
-        return npu_host.settings_of(self.engine, wanted)
+            image = agent_image.require_image(self.engine, self.settings, lambda text: None)
+            self._npus = npu_host.settings_of(self.engine, wanted, image)
+        return self._npus
 
     def close(self) -> None:
         """Hang up."""

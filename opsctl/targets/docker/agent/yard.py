@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -34,6 +35,7 @@ class Yard:
         self.daemon = daemon
         self.names = names
         self._hub = hub
+        self._choosing = asyncio.Lock()
 
     async def run(
         self, plan: ReplicaPlan, launch: Launch, household: Household
@@ -44,6 +46,18 @@ class Yard:
         """
         name = self.names.replica(plan.name)
         await self._require_image(launch)
+        # One after the other: two replicas must not find the same NPU free.
+        async with self._choosing:
+            await self._ensure(name, plan, launch, household)
+        await self.daemon.do(
+            f"cannot start the container of {plan.name}", lambda api: api.start(name)
+        )
+        return await self._started(plan, name)
+
+    async def _ensure(
+        self, name: str, plan: ReplicaPlan, launch: Launch, household: Household
+    ) -> None:
+        """Make the container, unless there is one with the same settings."""
         config = await self._config(plan, launch, household)
         info = await self._inspect(name)
         if info is not None and info["Config"]["Labels"].get(CONFIG) != config["Labels"][CONFIG]:
@@ -54,10 +68,6 @@ class Yard:
                 f"cannot create the container of {plan.name}",
                 lambda api: api.create_container_from_config(config, name),
             )
-        await self.daemon.do(
-            f"cannot start the container of {plan.name}", lambda api: api.start(name)
-        )
-        return await self._started(plan, name)
 
     async def adopt(self, plan: ReplicaPlan) -> tuple[WatchedContainer, Seat] | None:
         """Take over the container of a replica that runs; None when it doesn't."""
