@@ -93,7 +93,7 @@ class FolderStorage:
         except (IsADirectoryError, PermissionError):
             import shutil  # with its compressors, too much for `opsctl status`
 
-            shutil.rmtree(self.root / path, ignore_errors=True)
+            _remove_tree(self.root / path)
 
     def rename(self, folder: str, name: str) -> None:
         """Move a folder aside."""
@@ -108,7 +108,7 @@ class FolderStorage:
         """Remove the folder, and those above it that are then empty (environment, state)."""
         import shutil
 
-        shutil.rmtree(self.root, ignore_errors=True)
+        _remove_tree(self.root)
         for parent in (self.root.parent, self.root.parent.parent):
             try:
                 parent.rmdir()
@@ -134,6 +134,12 @@ class FolderStorage:
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+
+
+def _remove_tree(folder: Path) -> None:
+    import shutil  # brings compression along, which `opsctl status` has no time for
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _append(descriptor: int, line: bytes) -> None:
