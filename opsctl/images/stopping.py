@@ -20,7 +20,9 @@ def stop_on_signals() -> Iterator[Callable[[], None]]:
 
     def interrupt() -> None:
         if arrived:
-            raise Interrupted(arrived[0])
+            stopped = Interrupted(arrived[0])
+            stopped.next_step = "Run: opsctl build; finished steps are not done again"
+            raise stopped
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

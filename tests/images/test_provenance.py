@@ -62,4 +62,5 @@ def test_a_build_that_is_told_to_stop_stops_where_it_looks(number: signal.Signal
         with pytest.raises(Interrupted) as caught:
             interrupt()
     assert caught.value.signal_exit_code == 128 + number
+    assert caught.value.next_step == "Run: opsctl build; finished steps are not done again"
     assert signal.getsignal(number) is before
