@@ -5,7 +5,8 @@ function(ascend_add_onnxruntime_front_end)
     # Kernels for these copy whole 32-byte blocks, and ONNX Runtime's tensors end anywhere.
     return()
   endif()
-  add_library(ascend_onnxruntime SHARED onnx/custom_ops.cc)
+  add_library(ascend_onnxruntime SHARED onnx/custom_ops.cc onnx/gather_op.cc onnx/matmul_op.cc
+                                        onnx/run_operator.cc)
   target_compile_options(ascend_onnxruntime PRIVATE -Wall -Wextra -Werror -O2)
   target_link_libraries(ascend_onnxruntime PRIVATE ascend_ops)
   set_target_properties(ascend_onnxruntime PROPERTIES BUILD_WITH_INSTALL_RPATH ON

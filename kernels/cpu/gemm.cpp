@@ -104,7 +104,9 @@ class Task {
             const int64_t columns = std::min(kTaskColumns, end - column);
             ComputeBlock({row, rows, column, columns, nullptr, 0});
         }
-        if (plan_.packs != 0) packed_.FinishTask(static_cast<uint64_t>(GemmTasks(plan_)));
+        if (plan_.packs != 0 && plan_.keeps == 0) {
+            packed_.FinishTask(static_cast<uint64_t>(GemmTasks(plan_)));
+        }
     }
 
    private:
@@ -226,13 +228,14 @@ void LeftRows::ReadBlock(float* to, int64_t pitch, int64_t row, int64_t rows, in
 }
 
 GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& right,
-                  int32_t threads) {
+                  int32_t threads, uint64_t kept_call) {
     GemmPlan plan{};
     plan.shape = shape;
     plan.activation = activation;
     const bool readable = right.dtype == ASCEND_FLOAT && !right.transposed;
-    plan.call = NextCall();
-    plan.packs = !readable || shape.m >= kRowsWorthPacking ? 1 : 0;
+    plan.keeps = kept_call != 0 ? 1 : 0;
+    plan.call = plan.keeps != 0 ? kept_call : NextCall();
+    plan.packs = plan.keeps != 0 || !readable || shape.m >= kRowsWorthPacking ? 1 : 0;
     if (shape.m == 0 || shape.n == 0) return plan;
     // A whole number of tasks for each thread, so that none waits for the last one.
     int64_t row_tasks = CeilDivide(shape.m, kTaskRows);

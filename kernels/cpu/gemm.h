@@ -28,7 +28,8 @@ struct GemmPlan {
     int32_t column_tasks;
     int32_t packs;  // the right matrix is packed into the workspace; otherwise read where it lies
     Activation activation;
-    uint64_t call;  // this call's own number
+    uint64_t call;  // this call's own number, or the caller's for a right matrix that stays
+    int32_t keeps;  // what was packed stays in the workspace for the next call of that number
 };
 
 // Writes rows of the left matrix as float: `count` elements from (row, first) to `to`.
@@ -59,8 +60,9 @@ struct GemmOperands {
 };
 
 // Cuts the product for `threads` threads and says what workspace it takes.
+// `kept_call` is 0, or the caller's number of a right matrix and a workspace that both stay.
 GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& right,
-                  int32_t threads);
+                  int32_t threads, uint64_t kept_call = 0);
 uint64_t GemmWorkspaceBytes(const GemmPlan& plan);
 inline int32_t GemmTasks(const GemmPlan& plan) { return plan.row_tasks * plan.column_tasks; }
 

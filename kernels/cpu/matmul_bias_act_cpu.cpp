@@ -51,7 +51,8 @@ int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     }
     const cpu::GemmPlan gemm = cpu::PlanGemm(
         {matmul.m, matmul.n, matmul.k}, static_cast<cpu::Activation>(matmul.activation),
-        RightOf(matmul, problem->dtype, nullptr), cpu::CpuCount());
+        RightOf(matmul, problem->dtype, nullptr), cpu::CpuCount(),
+        static_cast<uint64_t>(problem->sizes[6]));
     static_assert(sizeof gemm <= ASCEND_TILING_BYTES, "the plan has room for it");
     plan->core_count = cpu::GemmTasks(gemm);
     plan->workspace_bytes = cpu::GemmWorkspaceBytes(gemm);

@@ -54,6 +54,8 @@ enum ErrorCode : int { kFail = 1, kInvalidArgument = 2 };
     X(KernelContext_GetOutput, 91, OrtStatus*,                                                  \
       (OrtKernelContext * context, size_t index, const int64_t* dims, size_t count,             \
        OrtValue** out))                                                                         \
+    X(KernelInfoGetConstantInput_tensor, 249, OrtStatus*,                                       \
+      (const OrtKernelInfo* info, size_t index, int* is_constant, const OrtValue** out))        \
     X(ReleaseStatus, 93, void, (OrtStatus * status))                                            \
     X(ReleaseTensorTypeAndShapeInfo, 99, void, (OrtTensorTypeAndShapeInfo * info))              \
     X(KernelContext_ParallelFor, 274, OrtStatus*,                                               \

@@ -67,10 +67,9 @@ inline OrtStatus* MakeOutput(const OrtApi* api, OrtKernelContext* context,
 
 inline uint64_t ElementBytes(int32_t dtype) { return dtype == ASCEND_FLOAT ? 4 : 2; }
 
-// Plans and runs an operator on ONNX Runtime's own threads. `elements` decides whether a second
-// thread is worth its start.
-OrtStatus* RunOperator(const OrtApi* api, const OrtKernelContext* context, const AscendOperator* op,
-                       const AscendProblem& problem, std::vector<AscendTensor> tensors,
-                       int64_t elements);
+// A tensor of the operator's type as the operators take it.
+inline AscendTensor Operand(const TensorView& tensor, int32_t dtype) {
+    return {tensor.data, static_cast<uint64_t>(tensor.Elements()) * ElementBytes(dtype)};
+}
 
 }  // namespace ascend_ops::ort

@@ -1,4 +1,7 @@
 // The operator's `sizes` (m, n, k, transpose a, transpose b, activation) and what is wrong with them.
+//
+// For the CPU backend a seventh: 0, or the caller's number for a right matrix and a workspace that
+// stay from call to call; the workspace begins as zeros, and the right matrix is packed there once.
 #pragma once
 
 #include "ascend_abi.h"

@@ -1,15 +1,17 @@
 """The custom operators in ONNX Runtime: types, shapes, threads, errors."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from ascend_ops import onnx_tuning
 from ascend_ops.build_record import read_build_record
 from ascend_ops.onnx_benchmark import format_table, measure
-from ascend_ops.onnx_fusion import DOMAIN, DOMAIN_VERSION
+from ascend_ops.onnx_fusion import DOMAIN, DOMAIN_VERSION, GATHER_ADD_RELU
 from ascend_ops.onnx_models import MODELS, make_feeds
 from ascend_ops.onnx_optimizer import optimize
 from ascend_ops.onnx_runtime import compare, make_session
@@ -130,6 +132,8 @@ def test_a_product_of_wrong_shapes_is_refused() -> None:
 def test_an_unknown_activation_is_refused_when_the_session_is_made() -> None:
     with pytest.raises(Exception, match="activation is tanh; it must be none, relu or sigmoid"):
         make_session(matmul_model(activation="tanh"))
+    with pytest.raises(Exception, match="activation is longer than any that is known"):
+        make_session(matmul_model(activation="relu" * 20))
 
 
 def test_threads_may_run_one_session_at_once() -> None:
@@ -173,3 +177,30 @@ def test_the_benchmark_measures_all_three_arms() -> None:
     assert (result.nodes_before, result.nodes_after, result.fused) == (10, 4, 3)
     assert all(microseconds > 0 for microseconds in result.median_us.values())
     assert "embedding" in format_table([result])
+
+
+def test_tuning_tries_each_set_of_fusions_and_keeps_the_fastest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[7,4] t, int64[N] i, float[4] r) => '
+        "(float[N,4] y) { g = Gather(t, i) s = Add(g, r) y = Relu(s) }"
+    )
+    feeds = {"t": floats(7, 4), "i": np.array([1, 2]), "r": floats(4)}
+    fused = (GATHER_ADD_RELU,)
+    for seconds, best in (({(): 2.0, fused: 1.0}, fused), ({(): 1.0, fused: 2.0}, ())):
+        times = {kinds: [value] for kinds, value in seconds.items()}
+        monkeypatch.setattr(onnx_tuning, "time_alternately", lambda runs, pairs, t=times: t)
+        choice = onnx_tuning.choose(original, feeds)
+        assert choice.kinds == best
+        assert choice.median_us == {kinds: value * 1e6 for kinds, value in seconds.items()}
+        assert len(choice.report.fusions) == len(best)
+
+
+def test_alternate_timing_calls_each_run_as_often() -> None:
+    calls: list[str] = []
+    times = onnx_tuning.time_alternately(
+        {name: partial(calls.append, name) for name in "ab"}, pairs=3
+    )
+    assert {name: len(seconds) for name, seconds in times.items()} == {"a": 3, "b": 3}
+    assert calls.count("a") == calls.count("b") == 3 + onnx_tuning.WARM_UP

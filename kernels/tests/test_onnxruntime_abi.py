@@ -50,6 +50,7 @@ CHECK_TYPE(GetDimensions);
 CHECK_TYPE(GetTensorTypeAndShape);
 CHECK_TYPE(KernelInfoGetAttribute_int64);
 CHECK_TYPE(KernelInfoGetAttribute_string);
+CHECK_TYPE(KernelInfoGetConstantInput_tensor);
 CHECK_TYPE(KernelContext_GetInput);
 CHECK_TYPE(KernelContext_GetOutput);
 CHECK_TYPE(ReleaseTensorTypeAndShapeInfo);

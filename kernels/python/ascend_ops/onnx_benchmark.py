@@ -1,17 +1,16 @@
 """`python -m ascend_ops.onnx_benchmark`: three models, before and after, in ONNX Runtime.
 
 Three arms: the original with every optimisation off, the original with ONNX Runtime's own at its
-highest level, and the optimised model. They run alternately on the same inputs, so that a busy
-machine slows all of them; the table has the paired ratio with its 95 % interval. The peak of memory
-is that of the first runs in a process of its own for each arm, beyond what the session holds.
+highest level, and the optimised model; with --tune, that with the fusions that are found to pay
+here. They run alternately on the same inputs, so that a busy machine slows all of them; the table
+has the paired ratio with its 95 % interval. The peak of memory is that of a run at 16 times the
+batch, in a process of its own for each arm, beyond what the session holds.
 """
 
 import argparse
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,16 +19,18 @@ from typing import Any, Final
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
-from onnx import ModelProto
 
 from ascend_ops.memory import measure_memory
+from ascend_ops.onnx_fusion import KINDS
 from ascend_ops.onnx_models import BATCH, MODELS, make_feeds
 from ascend_ops.onnx_optimizer import optimize
 from ascend_ops.onnx_runtime import compare, make_session, session_options
+from ascend_ops.onnx_tuning import choose, time_alternately
 
 ARMS: Final = ("original", "onnxruntime", "optimized")
 RESAMPLES: Final = 2000  # enough for two digits of an interval's end
-WARM_UP: Final = 5
+# Peaks are measured at a larger batch: what lies between two nodes must stand out from the rest.
+PEAK_BATCHES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -79,47 +80,40 @@ def _ratio(other: list[float], own: list[float]) -> Ratio:
     return Ratio(float(np.median(ratios)), float(low), float(high))
 
 
-def _time_arms(runs: Mapping[str, Callable[[], Any]], pairs: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {arm: [] for arm in runs}
-    for pair in range(WARM_UP + pairs):
-        # The order turns round, so that no arm always comes after the same one.
-        for arm in list(runs)[:: 1 if pair % 2 else -1]:
-            start = time.perf_counter()
-            runs[arm]()
-            if pair >= WARM_UP:
-                times[arm].append(time.perf_counter() - start)
-    return times
-
-
-def _model_of(arm: str, name: str) -> ModelProto:
-    model = MODELS[name]()
-    return optimize(model)[0] if arm == "optimized" else model
-
-
-def measure_peak(arm: str, name: str, batch: int, threads: int) -> int:
+def measure_peak(arm: str, name: str, batch: int, threads: int, kinds: tuple[str, ...]) -> int:
     """The most that a run takes beyond what the session holds; for a process of its own."""
-    session = make_session(_model_of(arm, name), make_options(arm, threads))
-    feeds = make_feeds(MODELS[name](), batch)
+    model = MODELS[name]()
+    feeds = make_feeds(model, batch)
+    if arm == "optimized":
+        model = optimize(model, kinds=kinds)[0]
+    session = make_session(model, make_options(arm, threads))
     session.run(None, {key: value[:1] for key, value in feeds.items()})
     return measure_memory(session.run, None, feeds).peak_increase_bytes
 
 
-def _peak_in_a_process(arm: str, name: str, batch: int, threads: int) -> int:
+def _peak_in_a_process(
+    arm: str, name: str, batch: int, threads: int, kinds: tuple[str, ...]
+) -> int:
     call = [sys.executable, "-m", "ascend_ops.onnx_benchmark", "--peak", arm, "--models", name]
-    call += ["--batch", str(batch), "--threads", str(threads)]
+    call += ["--batch", str(batch), "--threads", str(threads), "--kinds", *kinds]
     done = subprocess.run(call, check=True, capture_output=True, text=True)
     return int(done.stdout)
 
 
-def measure(name: str, batch: int, pairs: int, threads: int) -> ModelResult:
+def measure(name: str, batch: int, pairs: int, threads: int, tune: bool = False) -> ModelResult:
     """Times and peaks of one model; ValueError when the optimised one gives something else."""
     original = MODELS[name]()
     optimized, report = optimize(original)
     feeds: dict[str, NDArray[Any]] = make_feeds(original, batch)
+    kinds = KINDS
+    if tune:
+        choice = choose(original, feeds, partial(make_options, "optimized", threads))
+        optimized, report, kinds = choice.model, choice.report, choice.kinds
     difference = max(part.relative for part in compare(original, optimized, feeds))
-    sessions = {arm: make_session(_model_of(arm, name), make_options(arm, threads)) for arm in ARMS}
+    models = {arm: optimized if arm == "optimized" else original for arm in ARMS}
+    sessions = {arm: make_session(models[arm], make_options(arm, threads)) for arm in ARMS}
     runs = {arm: partial(session.run, None, feeds) for arm, session in sessions.items()}
-    times = _time_arms(runs, pairs)
+    times = time_alternately(runs, pairs)
     return ModelResult(
         name,
         report.nodes_before,
@@ -128,7 +122,7 @@ def measure(name: str, batch: int, pairs: int, threads: int) -> ModelResult:
         {arm: float(np.median(times[arm])) * 1e6 for arm in ARMS},
         _ratio(times["original"], times["optimized"]),
         _ratio(times["onnxruntime"], times["optimized"]),
-        {arm: _peak_in_a_process(arm, name, batch, threads) for arm in ARMS},
+        {arm: _peak_in_a_process(arm, name, batch * PEAK_BATCHES, threads, kinds) for arm in ARMS},
         difference,
     )
 
@@ -166,13 +160,15 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--pairs", type=int, default=100, help="runs of each arm")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tune", action="store_true", help="only fusions that pay here")
     parser.add_argument("--output", type=Path, help="a JSON file")
     parser.add_argument("--peak", choices=ARMS, help=argparse.SUPPRESS)
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.peak:
-        print(measure_peak(a.peak, a.models[0], a.batch, a.threads))
+        print(measure_peak(a.peak, a.models[0], a.batch, a.threads, tuple(a.kinds)))
         return 0
-    results = [measure(name, a.batch, a.pairs, a.threads) for name in a.models]
+    results = [measure(name, a.batch, a.pairs, a.threads, a.tune) for name in a.models]
     print(f"ONNX Runtime {onnxruntime.__version__}, {a.threads} threads, batch {a.batch}")
     print(format_table(results))
     if a.output:

@@ -17,6 +17,7 @@ DOMAIN: Final = "ascend_ops"
 DOMAIN_VERSION: Final = 1
 GATHER_ADD_RELU: Final = "CustomFusedGatherAddRelu"
 MATMUL: Final = "CustomFusedMatMul"
+KINDS: Final[tuple[str, ...]] = (GATHER_ADD_RELU, MATMUL)
 FLOAT_TYPES: Final = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 RANK_MAX: Final = 8  # also that of the NPU's tensor descriptors
 # Before opset 11 indices of Gather could not be negative.
@@ -232,11 +233,12 @@ def opset_version(model: ModelProto) -> int:
 
 
 def fuse(
-    model: ModelProto, x_rank_max: int = RANK_MAX
+    model: ModelProto, x_rank_max: int = RANK_MAX, kinds: tuple[str, ...] = KINDS
 ) -> tuple[tuple[Fusion, ...], tuple[Refusal, ...]]:
     """Fuses in place; what was fused, and what looks like a group and is none.
 
-    `x_rank_max` is the highest rank of a product's left side; NPUs take matrices, rank 2.
+    `x_rank_max` is the highest rank of a product's left side; NPUs take matrices, rank 2. Of
+    `kinds` are the types of fused nodes that are made.
 
     Bodies of If, Loop and Scan and functions of the model stay as they are, and what they use
     counts as used. A model of an opset before 11 is left alone.
@@ -246,7 +248,11 @@ def fuse(
         reason = f"opset {version} is older than {OPSET_MIN}"
         return (), (Refusal("every group", "", reason),)
     found = _find_matches(GraphIndex(model, x_rank_max), list(model.graph.node))
-    matches = [outcome for outcome in found if isinstance(outcome, _Match)]
+    matches = [
+        outcome
+        for outcome in found
+        if isinstance(outcome, _Match) and outcome.fused.op_type in kinds
+    ]
     if matches:
         _replace(model, matches)
     fusions = tuple(

@@ -20,7 +20,7 @@ from onnx import ModelProto, TensorProto
 
 from ascend_ops.errors import AscendOpsError
 from ascend_ops.onnx_atc import ATC_RANK, for_atc
-from ascend_ops.onnx_fusion import RANK_MAX, Fusion, Refusal, fuse, opset_version
+from ascend_ops.onnx_fusion import KINDS, RANK_MAX, Fusion, Refusal, fuse, opset_version
 from ascend_ops.onnx_graph import nested_uses
 
 # Passes that only take away what changes nothing. Those that fuse, or rewrite arithmetic, are left
@@ -121,11 +121,12 @@ def _has_external_data(model: ModelProto) -> bool:
 
 
 def optimize(
-    model: ModelProto, x_rank_max: int = RANK_MAX
+    model: ModelProto, x_rank_max: int = RANK_MAX, kinds: tuple[str, ...] = KINDS
 ) -> tuple[ModelProto, OptimizationReport]:
     """A new model with the same inputs, outputs and results; the one that is given stays as it is.
 
-    `x_rank_max` is the highest rank of the left side of a product that is fused.
+    `x_rank_max` is the highest rank of the left side of a product that is fused, and of `kinds` are
+    the types of fused nodes that are made.
 
     OnnxModelError for a model whose weights are still in files beside it, or of more than 2 GiB.
     """
@@ -142,7 +143,7 @@ def optimize(
         passes.append(result)
     if model is original:
         model = ModelProto.FromString(model.SerializeToString())
-    fusions, refusals = fuse(model, x_rank_max)
+    fusions, refusals = fuse(model, x_rank_max, kinds)
     report = OptimizationReport(
         opset_version(model),
         len(original.graph.node),
