@@ -222,11 +222,6 @@ uint64_t NextCall() {
 
 }  // namespace
 
-void LeftRows::ReadBlock(float* to, int64_t pitch, int64_t row, int64_t rows, int64_t first,
-                         int64_t count) const {
-    for (int64_t i = 0; i < rows; ++i) Read(to + i * pitch, row + i, first, count);
-}
-
 GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& right,
                   int32_t threads, uint64_t kept_call) {
     GemmPlan plan{};

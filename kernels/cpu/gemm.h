@@ -32,14 +32,13 @@ struct GemmPlan {
     int32_t keeps;  // what was packed stays in the workspace for the next call of that number
 };
 
-// Writes rows of the left matrix as float: `count` elements from (row, first) to `to`.
+// Writes rows of the left matrix as float, `pitch` floats apart: of each, `count` elements from
+// `first` on.
 class LeftRows {
    public:
     virtual ~LeftRows() = default;
-    virtual void Read(float* to, int64_t row, int64_t first, int64_t count) const = 0;
-    // A left matrix that lies as [k, m]: rows come in blocks, `pitch` floats apart.
     virtual void ReadBlock(float* to, int64_t pitch, int64_t row, int64_t rows, int64_t first,
-                           int64_t count) const;
+                           int64_t count) const = 0;
 };
 
 // A matrix in memory, in one of the ABI's types.

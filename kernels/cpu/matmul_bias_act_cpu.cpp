@@ -14,9 +14,6 @@ class MatrixLeft : public cpu::LeftRows {
    public:
     explicit MatrixLeft(const cpu::Matrix& matrix) : matrix_(matrix) {}
 
-    void Read(float* to, int64_t row, int64_t first, int64_t count) const override {
-        ReadBlock(to, count, row, 1, first, count);
-    }
     void ReadBlock(float* to, int64_t pitch, int64_t row, int64_t rows, int64_t first,
                    int64_t count) const override {
         cpu::WithType(matrix_.dtype, matrix_.data, [&](const auto* data) {

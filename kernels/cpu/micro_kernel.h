@@ -21,6 +21,12 @@ template <int kRows, int kColumns>
 void MicroKernel(const float* a, const float* b, int64_t b_pitch, int64_t depth, float* c,
                  int64_t c_pitch, bool accumulate) {
     Vector sum[kRows][kColumns] = {};
+    // The sums are fetched while they are not needed yet.
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+        for (int j = 0; j < kColumns; ++j) __builtin_prefetch(c + i * c_pitch + j * kLanes, 1);
+    }
     for (int64_t k = 0; k < depth; ++k) {
         Vector right[kColumns];
 #pragma GCC unroll 4
