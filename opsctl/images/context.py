@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ STEPS = ("add-user", "compile-operators", "install-cann", "install-packages", "i
 """Scripts of images/steps that the Dockerfile runs."""
 
 FOUNDATION_STEPS = ("add-user", "install-cann", "install-packages", "install-wheels")
+
+FOUNDATION_STAGES = ("system", "cann", "tools", "slim", "foundation")
 
 NO_NETWORK = " --network=none"
 """Of one step: older frontends have it for the whole build only."""
@@ -56,20 +59,21 @@ def content_key(recipe: Recipe, interrupt: Interrupt) -> str:
 
 def foundation_key(recipe: Recipe) -> str:
     """A digest of what the foundation is made of: system, user, CANN, Python and its packages."""
+    stages = re.split(r"^(?=FROM )", render(recipe), flags=re.MULTILINE)
+    own = [stage for stage in stages if _stage_name(stage) in FOUNDATION_STAGES]
     return digest(
         {
-            "template": _sha256(image_file("Dockerfile.j2")),
+            "stages": own,
             "steps": {name: _sha256(image_file(f"steps/{name}")) for name in FOUNDATION_STEPS},
-            "base": recipe.build.base,
             "platform": recipe.platform,
-            "python": recipe.combination.python,
-            "system_packages": sorted(recipe.build.system_packages),
-            "user": list(recipe.user),
             "requirements": _sha256(recipe.requirements),
-            "operators": bool(recipe.operators),
             "cann": dict(recipe.cann_files),
         }
     )
+
+
+def _stage_name(stage: str) -> str:
+    return stage.partition("\n")[0].rpartition(" AS ")[2]
 
 
 def write_dockerfile(
