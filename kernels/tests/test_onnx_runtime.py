@@ -151,6 +151,26 @@ def test_threads_may_run_one_session_at_once() -> None:
         assert list(pool.map(work, cases)) == [True] * 4
 
 
+@needs_matmul
+def test_a_weight_of_the_model_serves_calls_of_every_size_from_every_thread() -> None:
+    weight, bias = floats(70, 45, seed=1), floats(45, seed=2)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "ascend_ops" : 1]> g (float[N,70] x) => '
+        "(float[N,45] y) { y = ascend_ops.CustomFusedMatMul(x, w, b) }"
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(bias, "b"))
+    session = make_session(model)
+
+    def work(rows: int) -> bool:
+        x = floats(rows, 70, seed=rows)
+        # Small whole numbers: each sum is exact, in any order.
+        return np.array_equal(session.run(None, {"x": x})[0], x @ weight + bias)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, [1, 300, 2, 64, 27, 28, 0, 1000, 1, 64] * 3))
+
+
 def test_many_sessions_come_and_go() -> None:
     for _ in range(20):
         got = run(gather_model(), t=floats(5, 4), i=np.array([1]), r=floats(4))
