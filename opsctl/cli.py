@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     from opsctl.cli_parser import build_parser
 
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = build_parser(words).parse_args(words)
     console = Console(arguments.output)
     try:
         return _run(arguments, console)

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
 from typing import Any
 
 from opsctl import cli_library as library
 
-Parser = argparse.ArgumentParser
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal. Argparse would import shutil for the width at each start."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS", "")) or DEFAULT_COLUMNS
+    except ValueError:
+        pass
+    try:
+        return os.get_terminal_size(1).columns or DEFAULT_COLUMNS
+    except OSError:
+        return DEFAULT_COLUMNS
+
+
+class Parser(argparse.ArgumentParser):
+    """One with our help. Sub-commands' parsers are of this class too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=Help, **options)
+
+
 Extra = Callable[[Parser], None]
+
+DEFAULT_COLUMNS = 80
 
 EPILOG = """\
 exit codes: 0 done · 2 usage or configuration · 4 refused before touching anything · 5 build failed
@@ -19,19 +47,23 @@ exit codes: 0 done · 2 usage or configuration · 4 refused before touching anyt
 """
 
 
-def build_parser() -> Parser:
-    """The parser of `opsctl`."""
+def build_parser(words: Collection[str] | None = None) -> Parser:
+    """The parser of `opsctl`. Commands that are none of `words` get no arguments, to save time."""
     parser = Parser(
         prog="opsctl",
         description="Deploy, prove and roll back TensorFlow services.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options = _global_options()
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    options = [_global_options()]
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, prog=parser.prog
+    )
     for name, text, extra in COMMANDS:
-        sub = commands.add_parser(name, help=text, description=text, parents=[options])
-        extra(sub)
+        asked = words is None or name in words
+        parents = options if asked else []
+        sub = commands.add_parser(name, help=text, description=text, parents=parents)
+        if asked:
+            extra(sub)
     return parser
 
 
@@ -103,7 +135,9 @@ def _choice(**actions: tuple[str, Extra]) -> Extra:
 
     def add(parser: Parser) -> None:
         parents = [_global_options()]
-        subs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        subs = parser.add_subparsers(
+            dest="action", metavar="ACTION", required=True, prog=parser.prog
+        )
         for name, (text, extra) in actions.items():
             extra(subs.add_parser(name, help=text, description=text, parents=parents))
 

@@ -91,8 +91,6 @@ class FolderStorage:
         try:
             (self.root / path).unlink(missing_ok=True)
         except (IsADirectoryError, PermissionError):
-            import shutil  # with its compressors, too much for `opsctl status`
-
             _remove_tree(self.root / path)
 
     def rename(self, folder: str, name: str) -> None:
@@ -106,8 +104,6 @@ class FolderStorage:
 
     def destroy(self) -> None:
         """Remove the folder, and those above it that are then empty (environment, state)."""
-        import shutil
-
         _remove_tree(self.root)
         for parent in (self.root.parent, self.root.parent.parent):
             try:
