@@ -40,10 +40,15 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Error bounds of one metric: its share of alpha, and beta."""
+    """Error bounds of one metric: its share of the gate's alpha, and beta."""
 
-    alpha: float
+    weight: float
+    total_alpha: float
     beta: float
+
+    @property
+    def alpha(self) -> float:
+        return self.weight * self.total_alpha
 
 
 @dataclass
@@ -130,7 +135,7 @@ class Metric:
             "proved_at_pair": len(self.candidate)
             if verdict and verdict.outcome == "pass"
             else None,
-            "weight": self.bounds.alpha,
+            "weight": self.bounds.weight,
             "values": {
                 "seconds": [round(at, 3) for at in times],
                 "baseline": [_shown(value) for value in self.baseline],

@@ -49,7 +49,7 @@ class External:
         access = Access.of(asked, request.prometheus_token, request.root)
         self.server = Server(access, interrupt)
         share = EXTERNAL_WEIGHT / (1.0 + EXTERNAL_WEIGHT * len(asked.queries))
-        bounds = Bounds(share * request.gate.alpha, request.gate.beta)
+        bounds = Bounds(share, request.gate.alpha, request.gate.beta)
         compared = request.baseline is not None
         self.metrics = [Metric(query, bounds, compared) for query in asked.queries]
         self.failure = ""

@@ -149,6 +149,8 @@ def sound(gate: Gate) -> bool:
 def judgement(gate: Gate, metric: str) -> tuple[Tone, str]:
     """What the evidence says of one metric."""
     entry = gate["metrics"][metric]
+    if metric.startswith("prometheus:"):
+        return _judgement_of_values(entry)
     proved, slower = entry.get("proved_at_pair"), _surely_slower(gate, metric)
     if gate["outcome"] == "fail" and gate.get("deciding_metric") == metric:
         return "bad", "worse"
@@ -157,6 +159,17 @@ def judgement(gate: Gate, metric: str) -> tuple[Tone, str]:
     if proved is not None:
         return "good" if sound(gate) else "open", f"no regression: {count(proved)} pairs"
     return ("bad", "slower than tolerated") if slower else ("open", "undecided")
+
+
+def _judgement_of_values(entry: Mapping[str, Any]) -> tuple[Tone, str]:
+    """What the service's own values say, as Prometheus has them."""
+    many = f"{count(len(entry['values']['candidate']))} values"
+    said: Mapping[str, tuple[Tone, str]] = {
+        "pass": ("good", f"no worse: {many}"),
+        "fail": ("bad", f"worse: {many}"),
+        "no_data": ("open", f"no data: {many}"),
+    }
+    return said.get(entry["outcome"], ("open", f"undecided: {many}"))
 
 
 def _surely_slower(gate: Gate, metric: str) -> bool:

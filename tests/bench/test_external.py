@@ -11,7 +11,7 @@ import pytest
 from opsctl.bench.external import Bounds, Metric
 from opsctl.config.settings import PrometheusQuery
 
-BOUNDS = Bounds(alpha=0.001, beta=0.03)
+BOUNDS = Bounds(weight=0.1, total_alpha=0.01, beta=0.03)
 QUERY = PrometheusQuery(name="queue", query="q")
 
 Given = Sequence[float | None]
@@ -113,7 +113,7 @@ def test_without_values_early_the_time_is_not_waited_out() -> None:
 def test_equal_noisy_arms_hardly_ever_fail_at_any_of_many_looks() -> None:
     """The bound is alpha (here 5 %) over all looks together, by simulation with a fixed seed."""
     chance = random.Random(7)
-    bounds, runs, failed = Bounds(alpha=0.05, beta=0.03), 200, 0
+    bounds, runs, failed = Bounds(weight=1.0, total_alpha=0.05, beta=0.03), 200, 0
     query = PrometheusQuery(name="x", query="q", tolerated_percent=0.0)
     for _ in range(runs):
         metric = Metric(query, bounds, compared=True)

@@ -11,11 +11,12 @@ import numpy as np
 
 from opsctl.bench import machine
 from opsctl.bench.evidence import P50_BLOCK, PairEvidence
+from opsctl.bench.external import Bounds, Metric
 from opsctl.bench.figures import Record, arms_report, summary_ms
 from opsctl.bench.gate import Judge
 from opsctl.bench.report import GateReport, Verdict
 from opsctl.bench.trace import ratio_traces
-from opsctl.config.settings import Bench, Gate
+from opsctl.config.settings import Bench, Gate, PrometheusQuery
 
 PAIRS_PER_S = 100.0
 PATH = "/v1/models/m:predict"
@@ -49,6 +50,33 @@ def measured(
             said = said or judge.look()
     chosen = verdict or said or Verdict("inconclusive", "power", "the evidence did not suffice")
     return _report(chosen, record, ratio_traces(judge, evidence, blocks), seconds)
+
+
+@functools.cache
+def with_values(seconds: float) -> dict[str, Any]:
+    """As `measured`, with throughput and two queries to Prometheus: one no worse, one worse."""
+    gate = dict(measured(seconds))
+    rates = {"baseline": [1900.0, 2000.0, 2100.0], "candidate": [1850.0, 1990.0, 2080.0]}
+    gate["throughput"] = {
+        "batch_size": 16,
+        "slice_s": 0.5,
+        **{arm: {"instances_per_s": r[1], "slices": r} for arm, r in rates.items()},
+    }
+    random = np.random.default_rng(13)
+    for name, effect in (("queue length", 1.0), ("memory", 1.6)):
+        query = PrometheusQuery(name=name, query=f'{name.split()[0]}{{pod="{{replica}}"}}')
+        metric = Metric(query, Bounds(0.08, 0.01, 0.03), compared=True)
+        old, new = 50.0 * random.lognormal(0.0, 0.05, (2, 20))
+        metric.take(old.tolist(), (effect * new).tolist())
+        found = metric.report([15.0 * (moment + 1) for moment in range(20)])
+        gate["metrics"] = {**gate["metrics"], metric.key: found}
+    gate |= {
+        "outcome": "fail",
+        "reason": "the candidate is worse in memory (+60.0%)",
+        "reason_kind": "regression",
+        "deciding_metric": "prometheus:memory",
+    }
+    return gate
 
 
 def first_deploy(seconds: float = 5.0) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsctl.bench.report import Verdict
 from opsctl.report import Written
-from tests.report.measured import first_deploy, measured
+from tests.report.measured import first_deploy, measured, with_values
 from tests.report_records import DIFFERENCE, PLAN, Records, deployed, rolled_back, write
 
 Page = tuple[Written, Any]
@@ -58,6 +58,13 @@ def a_failed_gate(folder: Path) -> Page:
     gates = [measured(12.0, effect=1.2, errors_each=30) for _ in range(2)]
     reason = "gate failed: the candidate is worse in p50 of batch size 1"
     return written(folder, records.closed("rolled_back", 10, reason), gates)
+
+
+def values_that_got_worse(folder: Path) -> Page:
+    """As fast as before, but a value that Prometheus has got worse."""
+    records = Records().opened().step(0, {}).step(1, {})
+    reason = "gate failed: the candidate is worse in memory (+60.0%)"
+    return written(folder, records.closed("rolled_back", 10, reason), [with_values(30.0)])
 
 
 def an_undecided_gate(folder: Path) -> Page:
@@ -122,6 +129,7 @@ def one_in_pieces(folder: Path) -> Page:
 KINDS: tuple[Callable[[Path], Page], ...] = (
     a_deploy,
     a_failed_gate,
+    values_that_got_worse,
     an_undecided_gate,
     without_a_gate,
     a_first_deploy,

@@ -325,3 +325,14 @@ def test_the_page_of_the_longest_gate_is_small(tmp_path: Path) -> None:
     page = html_of(report, [gate, gate])
     assert len(page.encode()) < 800_000
     assert parse(page).text.count("1970-01-01 00:00:01 UTC") == 100
+
+
+def test_values_of_prometheus_stand_beside_the_other_metrics(tmp_path: Path) -> None:
+    written, _ = rollouts.values_that_got_worse(tmp_path)
+    html, markdown = written.html.read_text(), written.markdown.read_text()
+    for page in (html, markdown):
+        assert "worse: 20 values" in page and "no worse: 20 values" in page
+        assert "queue length" in page and "memory" in page
+        assert "prometheus:" not in page
+    assert "Change of queue length" in html
+    assert "1,990 by the new one" in html

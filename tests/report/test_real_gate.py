@@ -50,6 +50,7 @@ def test_a_real_gate_has_its_charts_figures_and_surroundings_on_the_page(tmp_pat
         f"{used['ran']:.1f} % of one core, waited {used['waited']:.1f} %"
     )
     comment = files.markdown.read_text()
-    assert f"| 1 | {measured['batch_sizes']['1']['baseline']['p50_ms']:.2f}".replace(
-        ".", r"\."
-    ) in (comment)
+    p50_ms = measured["batch_sizes"]["1"]["baseline"]["p50_ms"]
+    # About three digits, however slow the machine is.
+    decimals = 0 if p50_ms >= 100 else 1 if p50_ms >= 10 else 2
+    assert f"| 1 | {p50_ms:,.{decimals}f}".replace(".", r"\.") in comment
