@@ -26,7 +26,13 @@ for variant in (None, "checked"):
             if sys.argv[1] == "2" and not spec.elementwise and dtype != np.float32:
                 continue  # its case has rows of 48 bytes, and there they must be whole blocks
             arguments = spec.inputs(70001, dtype, np.random.default_rng(1))
-            getattr(numpy_ops, spec.name)(*arguments, variant=variant)
+            try:
+                getattr(numpy_ops, spec.name)(*arguments, variant=variant)
+            except ValueError as error:  # the cube unit of these families has no kernel yet
+                refused = f"{spec.name}: there is no kernel for SoC family"
+                assert variant == "checked" and str(error).startswith(refused), error
+                assert spec.name in ("matmul_bias_act", "conv2d_bias_relu"), error
+                assert load_library("checked").npu_arch != 2201, error
 print(json.dumps(ascend_ops.selftest("numpy").outcome if len(sys.argv) == 2 else "skipped"))
 """
 

@@ -101,7 +101,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src,
 // A constant into L1.
 template <typename T>
 inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& initConstValueParams) {
-    static_assert(cpusim::kHasCubeUnit, "Fill of L1: not on this SoC");
+    static_assert(cpusim::kHasCubeUnit && sizeof(T) > 0, "Fill of L1: not on this SoC");
     cpusim::RequireRegion(cpusim::Region::kL1, dst.Bytes(), "Fill",
                           "the emulator fills L1 only");
     detail::CheckUnifiedAddress(dst.Bytes(), "Fill");
@@ -159,7 +159,8 @@ void LoadFractal(T* to, const T* from, bool transpose, const char* instruction) 
 template <typename T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                      const LoadData2DParams& loadDataParams) {
-    static_assert(cpusim::kHasCubeUnit, "LoadData: the emulator does not have it for this SoC");
+    static_assert(cpusim::kHasCubeUnit && sizeof(T) > 0,
+                  "LoadData: the emulator does not have it for this SoC");
     detail::CheckLoad(dst, src, "LoadData");
     const LoadData2DParams& p = loadDataParams;
     cpusim::Require(!p.ifTranspose || sizeof(T) == 2, "LoadData",
