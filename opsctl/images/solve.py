@@ -34,6 +34,9 @@ STEP = re.compile(r"#\d+ (?:\[[^]]+\] \S.*|pushing layers.*|ERROR.*)")
 
 LINE_CHARS = 100
 
+UPON_IT = "compiler,operators,runtime"
+"""Stages that a build with a foundation runs besides those that made it."""
+
 Tell = Callable[[str], None]
 
 
@@ -64,6 +67,7 @@ class _Solve:
     target: str
     name: Reference
     file: Path
+    upon_foundation: bool = False
 
 
 def run_job(job: Job) -> str:
@@ -80,6 +84,7 @@ def run_job(job: Job) -> str:
         if job.builder.modern and recipe.build.push:
             foundation = _foundation(job, given, file)
             file = write_dockerfile(recipe, context, job.key, foundation)
+            return _solve(job, given, _Solve("runtime", job.target, file, upon_foundation=True))
         return _solve(job, given, _Solve("runtime", job.target, file))
 
 
@@ -143,7 +148,8 @@ def _arguments(job: Job, given: Given, solve: _Solve, metadata: Path) -> list[st
     if job.builder.modern:
         words += ["--provenance=false", "--sbom=false", *_cache(job.recipe.build.cache)]
     if job.rebuild:
-        words += ["--no-cache"]
+        # What the foundation was made of just now is fresh already.
+        words += ["--no-cache-filter", UPON_IT] if solve.upon_foundation else ["--no-cache"]
     if not (job.network and job.recipe.build.sources.network):
         words += ["--network", "none"]
     return [*words, *given.arguments, str(solve.file.parent)]
