@@ -32,8 +32,9 @@ def cluster() -> Iterator[Cluster]:
     if why := missing():
         pytest.skip(why)
     was_up = script("status").returncode == 0
-    up = script("up")
-    assert up.returncode == 0, up.stdout + up.stderr
+    if not was_up:
+        up = script("up")
+        assert up.returncode == 0, up.stdout + up.stderr
     yield Cluster({**os.environ, **json.loads(ENVIRONMENT.read_text())})
     if not was_up:
         script("down")
