@@ -61,10 +61,9 @@ def test_requests_are_recorded_with_fields_blank_and_replayed(make_site: MakeSit
 
 
 def test_large_bodies_are_whole_or_left_out_and_a_killed_recording_leaves_nothing(
-    make_site: MakeSite,
+    standing: Site,
 ) -> None:
-    site = make_site(quick())
-    site.good("deploy")
+    site = standing
     killed = begin_recording(site, site.home / "killed.jsonl")
     killed.kill()
     rows = {
@@ -81,11 +80,10 @@ def test_large_bodies_are_whole_or_left_out_and_a_killed_recording_leaves_nothin
 
 
 def test_a_share_of_the_requests_is_recorded_and_nobody_else_can_listen(
-    make_site: MakeSite,
+    standing: Site,
 ) -> None:
-    site = make_site(quick())
-    site.good("deploy")
-    began = begin_recording(site, site.home / "recorded.jsonl", "--share", "0.3", "--count", "30")
+    site = standing
+    began = begin_recording(site, site.home / "share.jsonl", "--share", "0.3", "--count", "30")
     second = site.run("bench", "record", str(site.home / "second.jsonl"))
     assert second.exit_code == 30
     assert "recorded already" in second.data["error"]["what"]
@@ -98,10 +96,9 @@ def test_a_share_of_the_requests_is_recorded_and_nobody_else_can_listen(
     assert 45 <= sent <= 200
 
 
-def test_a_recording_without_users_says_so(make_site: MakeSite) -> None:
-    site = make_site(quick())
-    site.good("deploy")
-    file = site.home / "recorded.jsonl"
+def test_a_recording_without_users_says_so(standing: Site) -> None:
+    site = standing
+    file = site.home / "nobody.jsonl"
     result = site.run("bench", "record", str(file), "--seconds", "1")
     assert (result.exit_code, result.data["outcome"]) == (15, "no_data")
     assert not file.exists()
