@@ -1,11 +1,12 @@
 """Matrix product and convolution on NumPy arrays: each build against float64, shapes, errors."""
 
-from typing import Any
+from typing import Any, cast
 
 import ascend_ops
 import numpy as np
 import pytest
 from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.fused_ops import Activation
 from ascend_ops.spec import load_spec, ulp_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def check_matmul(
 ) -> None:
     """One product against float64, each element within its own bound."""
     generator = np.random.default_rng(m * 10007 + n * 101 + k)
-    across_a, across_b, activation = flags
+    across_a, across_b, activation = flags[0], flags[1], cast("Activation", flags[2])
     a, b = draw((m, k), dtype, generator), draw((k, n), dtype, generator)
     bias = draw((n,), dtype, generator)
     got = ascend_ops.matmul_bias_act(
@@ -125,9 +126,9 @@ def test_views_give_the_same_as_copies(variant: str) -> None:
 
 def test_the_same_product_has_the_same_bits_each_time() -> None:
     generator = np.random.default_rng(5)
-    arguments = [draw(s, DTYPES[0], generator) for s in ((700, 300), (300, 500), (500,))]
-    first = ascend_ops.matmul_bias_act(*arguments)
-    assert all(np.array_equal(ascend_ops.matmul_bias_act(*arguments), first) for _ in range(20))
+    a, b, bias = [draw(s, DTYPES[0], generator) for s in ((700, 300), (300, 500), (500,))]
+    first = ascend_ops.matmul_bias_act(a, b, bias)
+    assert all(np.array_equal(ascend_ops.matmul_bias_act(a, b, bias), first) for _ in range(20))
 
 
 @settings(max_examples=60, deadline=None)
