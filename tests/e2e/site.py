@@ -104,7 +104,12 @@ class Site:
     def raw(self, *arguments: str, **env: str) -> shell.Completed:
         """Run a command as people type it, without `-o json`."""
         argv = [sys.executable, "-m", "opsctl.cli", *arguments]
-        return shell.run(argv, timeout_s=120, cwd=self.project.root, env=self.opsctl.env(**env))
+        # Not by `shell`, which keeps the end of a long output only.
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=120, check=False,
+            cwd=self.project.root, env=self.opsctl.env(**env),
+        )  # fmt: skip
+        return shell.Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
 
     def text(self, *arguments: str) -> str:
         """What a command that succeeds prints for people, stdout and stderr."""
