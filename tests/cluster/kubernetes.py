@@ -107,14 +107,15 @@ def ask(address: str, port: int, path: str, headers: dict[str, str] | None = Non
     try:
         connection.request("GET", path, headers=headers or {})
         answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.headers), answer.read().decode())
+        named = {name.lower(): value for name, value in answer.headers.items()}
+        return Answer(answer.status, named, answer.read().decode())
     finally:
         connection.close()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers and body."""
+    """Status, headers by their names in small letters, and body."""
 
     status: int
     headers: dict[str, str]
@@ -123,7 +124,7 @@ class Answer:
     @property
     def release(self) -> str:
         """The release that answered, by its own word."""
-        return self.headers.get("X-Light-Release", "")
+        return self.headers.get("x-light-release", "")
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

@@ -113,7 +113,7 @@ def test_a_killed_replica_costs_no_request(service: tuple[str, int]) -> None:
         while not stop.is_set():
             try:
                 answer = ask("127.0.0.1", port, PATH)
-                hosts.add(answer.headers["X-Light-Host"])
+                hosts.add(answer.headers["x-light-host"])
                 if answer.status != 200:
                     bad.append(answer)
             except OSError as error:
