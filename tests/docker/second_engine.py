@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,32 +19,44 @@ from opsctl.targets.docker.engine import Engine
 from tests.docker.bench_yard import Host
 
 START_MAX_S = 60.0
-BRIDGE = "opsctl-t2"
-SUBNET = "10.213.7.1/24"
-POOL = "base=10.214.0.0/16,size=24"
+NETWORK = "opsctl-test-engine"
+"""A network namespace of its own: an engine that starts takes another one's bridge away."""
+
+ENTER = ("nsenter", f"--net=/run/netns/{NETWORK}")
+
+
+class FarEngine(Engine):
+    """An engine whose containers' addresses can't be reached from here."""
+
+    is_here = False
+
+    @property
+    def socket_path(self) -> str:
+        """It mounts the socket of this machine all the same."""
+        return self.address.removeprefix("unix://")
 
 
 class SecondEngine:
-    """dockerd with its own folder, socket and bridge."""
+    """dockerd with its own folder, socket and network. Its front doors are reached from inside it
+    (ENTER), or through the Docker API, as those of an engine on another machine."""
 
-    def __init__(self, folder: Path, *, live_restore: bool) -> None:
+    def __init__(self, *, live_restore: bool) -> None:
         if os.geteuid() != 0 or shutil.which("dockerd", path="/usr/sbin:/usr/bin") is None:
             pytest.skip("a second engine needs root and dockerd")
-        self.folder = folder
+        # Not in pytest's folder: a mount that a killed test leaves would hold up all later tests.
+        self.folder = Path(tempfile.mkdtemp(prefix="opsctl-engine-"))
         self.live_restore = live_restore
-        self.address = f"unix://{folder}/docker.sock"
+        self.address = f"unix://{self.folder}/docker.sock"
         self.process: subprocess.Popen[bytes] | None = None
-        _ip("link", "add", "name", BRIDGE, "type", "bridge")
-        _ip("addr", "add", SUBNET, "dev", BRIDGE)
-        _ip("link", "set", BRIDGE, "up")
+        _run("ip", "netns", "add", NETWORK)
+        _run(*ENTER, "ip", "link", "set", "lo", "up")
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         argv = [
-            "/usr/sbin/dockerd", "--data-root", f"{self.folder}/data", "--exec-root",
+            *ENTER, "/usr/sbin/dockerd", "--data-root", f"{self.folder}/data", "--exec-root",
             f"{self.folder}/exec", "-H", self.address, "--pidfile", f"{self.folder}/pid",
-            "--add-runtime", "ascend=runc", "--bridge", BRIDGE, "--default-address-pool", POOL,
-            f"--live-restore={str(self.live_restore).lower()}",
+            "--add-runtime", "ascend=runc", f"--live-restore={str(self.live_restore).lower()}",
         ]  # fmt: skip
         log = self.folder / "dockerd.log"
         self.process = shell.spawn(argv, cwd=self.folder, env=dict(os.environ), log=log)
@@ -73,18 +86,17 @@ class SecondEngine:
         engine = self.engine()
         for one in engine.api.containers(all=True):
             engine.api.remove_container(one["Id"], force=True, v=True)
-        bridges = [
-            f"br-{one['Id'][:12]}" for one in engine.api.networks(filters={"type": "custom"})
-        ]
         engine.close()
         self.stop()
-        for bridge in (BRIDGE, *bridges):
-            _ip("link", "del", bridge)
-        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        _run("ip", "netns", "del", NETWORK)
+        for line in Path("/proc/mounts").read_text().splitlines():
+            if line.split()[1].startswith(str(self.folder)):
+                _run("umount", "-l", line.split()[1])
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def engine(self) -> Engine:
         """A client of it, whatever DOCKER_HOST says."""
-        made = Engine(settings.Docker())
+        made = FarEngine(settings.Docker())
         made.__dict__["_parameters"] = {"base_url": self.address}
         return made
 
@@ -97,5 +109,5 @@ class SecondEngine:
         return Host(engine, images.base, images.registry)
 
 
-def _ip(*arguments: str) -> None:
-    shell.run(["ip", *arguments], timeout_s=20)
+def _run(*argv: str) -> None:
+    shell.run(list(argv), timeout_s=20)

@@ -53,7 +53,7 @@ def pushed(host: Host, image: str, name: str) -> str:
     """Push an image to this machine's registry under a name; its digest there."""
     repository, _, tag = name.rpartition(":")
     host.engine.api.tag(image, repository, tag)
-    lines = [line for line in host.engine.api.push(repository, tag, stream=True, decode=True)]
+    lines = list(host.engine.api.push(repository, tag, stream=True, decode=True))
     return next(str(line["aux"]["Digest"]) for line in lines if "aux" in line)
 
 
@@ -65,13 +65,13 @@ def build(target: DockerTarget, project: settings.Project, name: str) -> Any:
 def test_a_tag_that_moves_afterwards_changes_nothing(host: Host, target: DockerTarget) -> None:
     name = f"{host.registry}/moving-{uuid.uuid4().hex[:8]}:v1"
     project = with_app(target.project, image=name)
-    first = pushed(host, host.image({"n": b"1"}), name)
+    first = pushed(host, loaded(host, "amd64", "1"), name)
     release = build(target, project, "r1")
     assert release.launch.image == f"{name.removesuffix(':v1')}@{first}"
     store = DockerReleaseStore(target)
     before = store.content_digest(project)
     assert before == release.digest
-    second = pushed(host, host.image({"n": b"2"}), name)
+    second = pushed(host, loaded(host, "amd64", "2"), name)
     assert second != first
     assert build(target, project, "r1").launch.image.endswith(first)
     assert store.get("r1").launch.image.endswith(first)
@@ -117,11 +117,15 @@ def test_a_model_is_sent_once_and_by_its_content(
     )  # fmt: skip
     assert (done.stdout, done.exit_code) == ("graph300000\n", 0)
     store.remove("r21")
-    assert (
-        store.get("r22").model.digest in target.call({"call": "models", "verb": "list"})["digests"]
-    )
+    model = store.get("r22").model
+    assert model is not None
+    assert models_of(target) == [model.digest]
     store.remove("r22")
-    assert target.call({"call": "models", "verb": "list"})["digests"] == []
+    assert models_of(target) == []
+
+
+def models_of(target: DockerTarget) -> list[str]:
+    return list(target.call({"call": "models", "verb": "list"})["digests"])
 
 
 def test_a_command_that_runs_too_long_is_ended(host: Host, target: DockerTarget) -> None:
@@ -154,23 +158,30 @@ def test_a_broken_registry_fails_the_build(host: Host, target: DockerTarget, fau
 def test_an_image_for_another_machine_is_refused_before_anything(
     host: Host, target: DockerTarget
 ) -> None:
-    host.engine.api.load_image(foreign_image("opsctl-test-foreign:1"))
-    project = with_app(target.project, image="opsctl-test-foreign:1")
+    foreign = loaded(host, "arm64", "1")
+    project = with_app(target.project, image=foreign)
     with pytest.raises(PreflightRefused, match="it is for arm64, the host is amd64"):
         build(target, project, "r43")
     other = DockerTarget(project, host.engine, lambda text: None)
     findings = other.preflight(DesiredState((Share("r1", 1, 0),)))
     (finding,) = [found for found in findings if found.check == "image"]
     assert finding.status == "fail"
-    assert finding.what == "opsctl-test-foreign:1 is for arm64, the host is amd64"
+    assert finding.what == f"{foreign} is for arm64, the host is amd64"
     other.channel.close()
 
 
-def foreign_image(name: str) -> bytes:
-    """An archive as `docker save` writes it, of an empty image for arm64."""
-    layer = _tar({})
+def loaded(host: Host, architecture: str, note: str) -> str:
+    """The name of an image with one small file, for a machine of some architecture."""
+    name = f"opsctl-test-{architecture}:{note}"
+    host.engine.api.load_image(_archive(name, architecture, note))
+    return name
+
+
+def _archive(name: str, architecture: str, note: str) -> bytes:
+    """As `docker save` writes it."""
+    layer = _tar({"note": note.encode()})
     config = {
-        "architecture": "arm64", "os": "linux", "config": {},
+        "architecture": architecture, "os": "linux", "config": {},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }  # fmt: skip
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
@@ -219,7 +230,7 @@ class BrokenRegistry:
             def do_GET(self) -> None:
                 outer.answer(self)
 
-            do_HEAD = do_GET
+            do_HEAD = do_GET  # noqa: N815  (the library looks for this name)
 
             def log_message(self, *_: object) -> None:
                 return

@@ -63,7 +63,7 @@ def test_without_the_runtime_device_nodes_and_driver_are_passed() -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[RestartStage]:
-    second = SecondEngine(tmp_path, live_restore=True)
+    second = SecondEngine(live_restore=True)
     second.start()
     made = RestartStage(tmp_path / "project", second)
     yield made

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import socket
 import tempfile
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,9 @@ class VolumeStorage:
         self._store("rename", path=folder, name=name)
 
     def fetch(self, folder: str) -> Path:
-        """Copies of a folder's entries, in a temporary folder of this machine's user alone."""
+        """Copies of a folder's entries, in a temporary folder that goes with this object."""
         copy = Path(tempfile.mkdtemp(prefix="opsctl-"))
+        weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
         for name in self.names(folder):
             found = self.read(f"{folder}/{name}")
             if found is not None:
