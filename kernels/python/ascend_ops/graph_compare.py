@@ -1,18 +1,20 @@
 """Runs graphs side by side on the same inputs: answers, time and peak memory."""
 
-import ctypes
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ascend_ops.errors import InvalidInputError
+from ascend_ops.errors import AscendOpsError, InvalidInputError
 from ascend_ops.graph_view import Model, View, constant, make_callable, split
-from ascend_ops.memory import measure_memory
 
 BATCH: Final = 32  # for a first axis that the signature leaves open
 OPEN_AXIS: Final = 16  # for any other
@@ -111,7 +113,7 @@ def compare(before: Model, after: Model, batch: int = BATCH) -> Comparison:
     }
     allowed = [TOLERANCES.get(one.dtype.name, TOLERANCE_OTHER) for one in answers[0]]
     equal = all(error <= most for error, most in zip(errors.values(), allowed, strict=True))
-    peaks = [measure_peak(function, tensors) for function in functions]
+    peaks = [measure_peak(model, batch) for model in (before, after)]
     samples = time_alternately(functions, tensors)
     return Comparison(
         errors,
@@ -170,12 +172,20 @@ def ratio_of(before: NDArray[np.float64], after: NDArray[np.float64]) -> Ratio:
     return Ratio(float(np.median(ratios)), float(ratios[low]), float(ratios[high]))
 
 
-def measure_peak(function: Any, tensors: Sequence[Any]) -> int:
-    """Bytes that a call takes at most beyond what is resident before it.
+def measure_peak(model: Model, batch: int, *, unfused: bool = False) -> int:
+    """Bytes that a call takes at most beyond what is resident before it (see graph_peak).
 
-    The allocator keeps freed memory, which the next call would use unseen: it is given back first.
+    `unfused` switches TensorFlow's own optimisation off, which fuses too.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
-    return measure_memory(function, *tensors).peak_increase_bytes
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Path(folder) / "graph.pb"
+        graph.write_bytes(model.graph.SerializeToString())
+        command = [sys.executable, "-m", "ascend_ops.graph_peak", str(graph), f"--batch={batch}"]
+        command += ["--inputs", *model.inputs.values(), "--outputs", *model.outputs.values()]
+        command += ["--unfused"] if unfused else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return int(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise AscendOpsError(f"cannot measure the memory of a call: {reason[0]}") from error
