@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
+
+from opsctl import shell
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "campaigns"
@@ -55,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.jobs > 1:
             chosen = [options.name, "--seed", str(seed), "--runs", str(runs), "--out", str(out)]
-            whole = run_jobs(chosen, options.jobs)
+            whole = run_jobs(chosen, out, options.jobs)
             done.update(read(out, options.name, seed))
         else:
             part, parts = options.part or (0, 1)
@@ -95,21 +97,23 @@ def part_of(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def run_jobs(chosen: Sequence[str], count: int) -> Record:
+def run_jobs(chosen: Sequence[str], out: Path, count: int) -> Record:
     """Share the missing runs among processes that write into one file."""
     command = [sys.executable, "-m", "scripts.campaigns", *chosen]
+    logs = [out.with_suffix(f".part{part}.log") for part in range(count)]
+    tell(f"progress in {' '.join(map(str, logs))}")
     jobs = [
-        subprocess.Popen([*command, "--part", f"{part}/{count}"], stdout=subprocess.DEVNULL)
-        for part in range(count)
+        shell.spawn([*command, "--part", f"{part}/{count}"], cwd=ROOT, env=os.environ, log=log)
+        for part, log in enumerate(logs)
     ]
     try:
         codes = [job.wait() for job in jobs]
-        return {"ok": not any(codes)}
     except KeyboardInterrupt:
         for job in jobs:
             job.send_signal(signal.SIGTERM)
             job.wait()
         raise
+    return {"ok": not any(codes)}
 
 
 class Keeper:

@@ -82,7 +82,8 @@ def test_the_seed_is_new_each_time_and_printed(
 
 def test_every_campaign_is_found_by_its_name() -> None:
     light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
-    assert runner.names() == sorted([*light, "real_deploys", "real_kills"])
+    real = ["real_deploys", "real_kills", "docker_deploys", "docker_kills"]
+    assert runner.names() == sorted([*light, *real])
 
 
 def test_jobs_share_the_runs_and_each_is_made_once(
