@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from opsctl.config.load import load
+from opsctl.release_changes import is_name
 from opsctl.targets.docker.names import BALANCER_PART, REPLICA_PART, Names
 from opsctl.targets.docker.place import target_of
 from opsctl.targets.docker.target import DockerTarget
@@ -49,7 +50,7 @@ class DockerLight(LightProject):
             for name in target.storage.names("journal"):
                 kept = target.storage.read(f"journal/{name}")
                 (copy / "journal" / name).write_bytes(kept.data if kept else b"")
-            for release in target.storage.names("releases"):
+            for release in filter(is_name, target.storage.names("releases")):
                 kept = target.storage.read(f"releases/{release}/release.json")
                 if kept is not None:
                     folder = copy / "releases" / release / "app"
