@@ -98,8 +98,8 @@ def test_any_product_is_within_the_bound(
 def test_without_depth_only_the_bias_is_left(variant: str) -> None:
     for dtype in DTYPES:
         bias = np.array([-1, 0, 2], dtype)
-        empty = [np.empty((2, 0), dtype), np.empty((0, 3), dtype)]
-        y = ascend_ops.matmul_bias_act(*empty, bias, activation="relu", variant=variant)
+        a, b = np.empty((2, 0), dtype), np.empty((0, 3), dtype)
+        y = ascend_ops.matmul_bias_act(a, b, bias, activation="relu", variant=variant)
         assert y.astype(float).tolist() == [[0, 0, 2], [0, 0, 2]]
 
 
