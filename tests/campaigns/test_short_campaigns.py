@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from opsctl import shell
+from tests.docker.bench_yard import host_or_skip
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN_MAX_S = 1200
@@ -42,6 +43,18 @@ def test_deploys_under_load_fail_no_request(seed: int, tmp_path: Path) -> None:
 
 def test_kills_change_no_end_state(seed: int, tmp_path: Path) -> None:
     assert campaign("kills", 20, seed, tmp_path)["failed_requests"] == 0
+
+
+@pytest.mark.docker
+def test_deploys_on_docker_fail_no_request(seed: int, tmp_path: Path) -> None:
+    host_or_skip().engine.close()
+    assert campaign("docker_deploys", 2, seed, tmp_path)["failed_requests"] == 0
+
+
+@pytest.mark.docker
+def test_kills_on_docker_change_no_end_state(seed: int, tmp_path: Path) -> None:
+    host_or_skip().engine.close()
+    assert campaign("docker_kills", 2, seed, tmp_path)["failed_requests"] == 0
 
 
 def test_a_rollback_is_fast(seed: int, tmp_path: Path) -> None:
