@@ -126,6 +126,14 @@ def open_bridge(layout: Layout) -> None:
     """Give this machine an address beside the nodes."""
     run("ip", "address", "add", f"{layout.gateway_address}/24", "dev", layout.bridge)
     run("ip", "link", "set", layout.bridge, "up")
+    if layout.nodes > 1:
+        run(*pass_frames(layout, "--insert"))
+
+
+def pass_frames(layout: Layout, how: str) -> list[str]:
+    """Let the nodes reach each other also where an engine drops what this machine forwards."""
+    ends = ["--in-interface", layout.bridge, "--out-interface", layout.bridge]
+    return ["iptables", "--wait", how, "FORWARD", *ends, "--jump", "ACCEPT"]
 
 
 def end(layout: Layout) -> None:
@@ -137,6 +145,8 @@ def end(layout: Layout) -> None:
                 os.kill(process.pid, signal.SIGKILL)
                 wait_until_gone(process)
     run("ip", "link", "delete", layout.bridge, check=False)
+    if layout.nodes > 1:
+        run(*pass_frames(layout, "--delete"), check=False)
     names = [layout.cgroup(node) for node in range(1, layout.nodes + 1)]
     command = ["unshare", "--mount", sys.executable, "-m", "scripts.nodes.cgroups", *names]
     done = shell.run(command, timeout_s=SETTLE_TIMEOUT_S, cwd=Path("/"), env=environment())
