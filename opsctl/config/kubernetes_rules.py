@@ -39,6 +39,7 @@ def labels(at: Section, key: str, value: Mapping[str, str]) -> None:
 
 
 def npu(value: Npu, at: Section) -> None:
+    """Accelerators: names as Kubernetes takes them, and nothing that excludes another."""
     named(at, "resource", value.resource, _RESOURCE, "DOMAIN/NAME, as huawei.com/Ascend910")
     named(at, "vnpu", value.vnpu, _VNPU, "a template as 2c or 4c.3cpu")
     named(at, "runtime_class", value.runtime_class, OBJECT_NAME, "the name of a RuntimeClass")
@@ -53,6 +54,7 @@ def npu(value: Npu, at: Section) -> None:
 
 
 def gateway(value: Gateway, at: Section) -> None:
+    """Names of a Gateway and its hosts."""
     named(at, "name", value.name, OBJECT_NAME, "the name of a Gateway")
     named(at, "namespace", value.namespace, LABEL_NAME, "the name of a namespace")
     named(at, "section", value.section, OBJECT_NAME, "the name of a listener")
@@ -61,6 +63,7 @@ def gateway(value: Gateway, at: Section) -> None:
 
 
 def kubernetes(value: Kubernetes, at: Section) -> None:
+    """Names, paths and labels; autoscaling needs a route."""
     named(at, "namespace", value.namespace, LABEL_NAME, "the name of a namespace")
     named(at, "model_claim", value.model_claim, OBJECT_NAME, "the name of a claim")
     named(at, "model_path", value.model_path, _FOLDER, "an absolute path")
@@ -76,6 +79,7 @@ def kubernetes(value: Kubernetes, at: Section) -> None:
 
 
 def compose(value: Compose, at: Section) -> None:
+    """Paths, and memory that fits its limit."""
     at.rooted("health_path", value.health_path)
     at.command("health_command", value.health_command, needed=False)
     named(at, "models", value.models, _FOLDER, "an absolute path")

@@ -40,6 +40,7 @@ def alone() -> Iterator[None]:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="scripts/cluster")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     up = verbs.add_parser("up", help="start it and wait until it is ready")
@@ -52,9 +53,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         order.add_argument("component")
         order.add_argument("--node", type=int, default=1)
         order.set_defaults(do=give_order, verb=verb)
-    enter = verbs.add_parser("enter", help="run a command inside a node, where pods are reached")
+    enter = verbs.add_parser("pid", help="the first process of a node")
     enter.add_argument("--node", type=int, default=1)
-    enter.add_argument("command", nargs=argparse.REMAINDER)
     enter.set_defaults(do=enter_node)
     image = verbs.add_parser("image", help="make an image of a folder, in the cluster's registry")
     image.add_argument("name", help="NAME:TAG")
@@ -65,6 +65,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def bring_up(options: argparse.Namespace) -> int:
+    """`up`: start the cluster and tell how to reach it."""
     if os.geteuid() != 0:
         raise NodeError("it needs root: namespaces, cgroups and mounts are made")
     started = time.monotonic()
@@ -79,6 +80,7 @@ def bring_up(options: argparse.Namespace) -> int:
 
 
 def take_down(options: argparse.Namespace) -> int:
+    """`down`: end the cluster."""
     layout = load()
     if layout is not None:
         cluster.down(layout)
@@ -87,6 +89,7 @@ def take_down(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
+    """`status`: each component, and how to reach the cluster."""
     layout = load()
     if layout is None or not cluster.is_whole(layout):
         print("no cluster of this checkout runs; start one with scripts/cluster up")
@@ -111,20 +114,23 @@ def running() -> Layout:
 
 
 def give_order(options: argparse.Namespace) -> int:
+    """`start`, `stop`, … of one component."""
     print(orders.give(running(), options.node, options.verb, options.component)["state"])
     return 0
 
 
 def enter_node(options: argparse.Namespace) -> int:
+    """`pid`: the first process of a node, whose namespaces scripts/cluster enters."""
     process = namespaces.holder(running(), options.node)
     if process is None:
         raise NodeError(f"node{options.node} does not run")
     command = ["nsenter", "--target", str(process.pid), "--net", "--mount", "--pid", "--wd=."]
-    given = options.command[1:] if options.command[:1] == ["--"] else options.command
-    os.execvp("nsenter", [*command, "--", *(given or ["bash"])])
+    print(process.pid)
+    return 0
 
 
 def make_image(options: argparse.Namespace) -> int:
+    """`image`: a folder becomes an image in the registry."""
     name, _, tag = options.name.partition(":")
     layout = running()
     image = images.Image(name, tag or "1", options.folder, options.entrypoint)

@@ -31,6 +31,7 @@ def command(name: str, layout: Layout, node: int) -> list[str]:
 
 
 def etcd(layout: Layout, _: int) -> list[str]:
+    """The store of the API server."""
     return [
         f"--data-dir={layout.control}/etcd",
         "--listen-client-urls=http://127.0.0.1:2379",
@@ -43,10 +44,12 @@ def etcd(layout: Layout, _: int) -> list[str]:
 
 
 def registry(layout: Layout, _: int) -> list[str]:
+    """The registry of images, plain HTTP."""
     return ["serve", f"{layout.control}/registry.yaml"]
 
 
 def apiserver(layout: Layout, _: int) -> list[str]:
+    """The API server, reachable from the machine and from pods."""
     control = layout.control
     return [
         "--etcd-servers=http://127.0.0.1:2379",
@@ -67,7 +70,8 @@ def apiserver(layout: Layout, _: int) -> list[str]:
     ]
 
 
-def controller_manager(layout: Layout, _: int) -> list[str]:
+def controllers(layout: Layout, _: int) -> list[str]:
+    """What makes pods of Deployments, and the rest."""
     control = layout.control
     return [
         f"--kubeconfig={control}/kube-controller-manager.kubeconfig",
@@ -82,6 +86,7 @@ def controller_manager(layout: Layout, _: int) -> list[str]:
 
 
 def scheduler(layout: Layout, _: int) -> list[str]:
+    """What gives pods to nodes."""
     return [
         f"--kubeconfig={layout.control}/kube-scheduler.kubeconfig",
         "--leader-elect=false",
@@ -89,14 +94,17 @@ def scheduler(layout: Layout, _: int) -> list[str]:
 
 
 def coredns(layout: Layout, _: int) -> list[str]:
+    """Names of Services."""
     return ["-conf", f"{layout.control}/Corefile"]
 
 
 def containerd(layout: Layout, node: int) -> list[str]:
+    """What runs containers; the node has its own."""
     return ["--config", f"{layout.node(node)}/containerd.toml"]
 
 
 def kubelet(layout: Layout, node: int) -> list[str]:
+    """What runs the pods of a node."""
     folder = layout.node(node)
     return [
         f"--kubeconfig={folder}/kubelet.kubeconfig",
@@ -109,6 +117,7 @@ def kubelet(layout: Layout, node: int) -> list[str]:
 
 
 def proxy(layout: Layout, node: int) -> list[str]:
+    """Services of a node, by iptables."""
     return [f"--config={layout.node(node)}/proxy.yaml"]
 
 
@@ -117,7 +126,7 @@ ARGUMENTS: dict[str, Callable[[Layout, int], list[str]]] = {
     "etcd": etcd,
     "registry": registry,
     "kube-apiserver": apiserver,
-    "kube-controller-manager": controller_manager,
+    "kube-controller-manager": controllers,
     "kube-scheduler": scheduler,
     "coredns": coredns,
     "containerd": containerd,
