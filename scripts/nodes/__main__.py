@@ -124,7 +124,6 @@ def enter_node(options: argparse.Namespace) -> int:
     process = namespaces.holder(running(), options.node)
     if process is None:
         raise NodeError(f"node{options.node} does not run")
-    command = ["nsenter", "--target", str(process.pid), "--net", "--mount", "--pid", "--wd=."]
     print(process.pid)
     return 0
 
