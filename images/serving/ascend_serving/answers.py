@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf import json_format
 from numpy.typing import NDArray
 
 from ascend_serving.errors import InvalidRequest

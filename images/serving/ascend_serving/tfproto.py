@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "ascend_serving.tensorflow"
 _FIELD = descriptor_pb2.FieldDescriptorProto

@@ -207,8 +207,8 @@ def _check_nodes(options: ConvertOptions) -> None:
                 )
     if options.output_type and options.output_type not in OUTPUT_TYPES:
         for part in options.output_type.split(";"):
-            node = re.fullmatch(r"[^:;\s]+:\d+:(\w+)", part)
-            if node is None or node.group(1) not in OUTPUT_TYPES:
+            found = re.fullmatch(r"[^:;\s]+:\d+:(\w+)", part)
+            if found is None or found.group(1) not in OUTPUT_TYPES:
                 raise InvalidInputError(
                     f"--output-type: {part!r} is none of {', '.join(OUTPUT_TYPES)}, nor "
                     "node:index:TYPE"

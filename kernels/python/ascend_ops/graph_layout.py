@@ -121,7 +121,11 @@ def _cancel(model: Model) -> bool:
         second = _order(view, node)
         above = view.source(node, 0) if second else None
         first = _order(view, above)
-        if not (first and second) or [first[axis] for axis in second] != list(range(len(first))):
+        if (
+            above is None
+            or not (first and second)
+            or [first[axis] for axis in second] != list(range(len(first)))
+        ):
             continue
         if node.name in view.kept or not view.users[node.name]:
             continue
