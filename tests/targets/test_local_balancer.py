@@ -126,6 +126,20 @@ def test_no_request_fails_when_one_of_two_replicas_is_killed_ten_times(house: Ho
     assert result["failed"] == []
 
 
+def test_no_request_fails_when_the_only_replica_is_killed_under_load(house: House) -> None:
+    house.release("r1", health=with_health(max_restarts=100))
+    house.converge(Share("r1", 1, 100))
+    result: dict[str, Any] = {}
+    with users(house, result):
+        for _ in range(3):
+            (replica,) = house.wait(lambda seen: seen.converged).replicas
+            os.kill(replica.pid, signal.SIGKILL)
+            house.wait(lambda seen: not seen.converged)
+        house.wait(lambda seen: seen.converged, 30)
+    assert result["failed"] == []
+    assert result["sent"] > 0
+
+
 def test_a_taken_front_port_is_refused_with_its_holder_and_nothing_is_started(
     make_house: Make,
 ) -> None:
