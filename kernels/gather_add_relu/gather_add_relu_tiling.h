@@ -21,6 +21,7 @@ struct GatherAddReluTiling {
 };
 
 constexpr uint32_t kGatherIndexWindow = 1024;    // indices that are read at once
+constexpr int64_t kIndexBlock = 8;               // indices of either type that fill whole blocks
 constexpr uint32_t kGatherColumnTileMax = 4096;  // elements; a wider tile gains nothing
 constexpr uint32_t kGatherRowsMax = 1024;        // below DataCopyPad's limit of 4095 rows
 
@@ -50,7 +51,11 @@ inline GatherStatus TileGatherAddRelu(int64_t lookups, int64_t rows, int64_t wid
     int64_t cores = useful < platform.core_count ? useful : platform.core_count;
     cores = cores < 1 ? 1 : cores;
     int64_t core_lookups = (lookups + cores - 1) / cores;
-    core_lookups = core_lookups < 1 ? 1 : core_lookups;
+    // Each core's indices begin at a block, so that where copies move whole blocks none of them
+    // goes beyond the last index's.
+    core_lookups = (core_lookups + kIndexBlock - 1) / kIndexBlock * kIndexBlock;
+    core_lookups = core_lookups < kIndexBlock ? kIndexBlock : core_lookups;
+    const int64_t core_rows = core_lookups < lookups ? core_lookups : lookups;
     int64_t chunk = pitch == 0 ? 1 : tile / pitch;
     chunk = chunk < kGatherRowsMax ? chunk : kGatherRowsMax;
     *tiling = GatherAddReluTiling{};
@@ -58,7 +63,7 @@ inline GatherStatus TileGatherAddRelu(int64_t lookups, int64_t rows, int64_t wid
     tiling->row_count = rows;
     tiling->width = width;
     tiling->core_lookups = core_lookups;
-    tiling->chunk_rows = static_cast<uint32_t>(chunk < core_lookups ? chunk : core_lookups);
+    tiling->chunk_rows = static_cast<uint32_t>(chunk < core_rows ? chunk : core_rows);
     tiling->column_tile = static_cast<uint32_t>(columns);
     tiling->column_pitch = static_cast<uint32_t>(pitch);
     tiling->addend_is_row = addend_is_row ? 1 : 0;
