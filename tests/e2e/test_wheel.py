@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -38,12 +39,13 @@ class Installed:
     def run(self, *arguments: str, folder: Path) -> shell.Completed:
         """Run a command as the user."""
         path = os.environ["PATH"]
-        return shell.run(
-            [*self.user, str(self.command), *arguments],
-            timeout_s=COMMAND_MAX_S,
-            cwd=folder,
+        argv = [*self.user, str(self.command), *arguments]
+        # Not by `shell`, which keeps the end of a long output only.
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=COMMAND_MAX_S, check=False, cwd=folder,
             env={"HOME": str(self.home), "PATH": path, "OPSCTL_ACTOR": "somebody"},
-        )
+        )  # fmt: skip
+        return shell.Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
 
     def folder(self, name: str) -> Path:
         """An empty folder of the user's."""
@@ -79,7 +81,7 @@ def install(base: Path) -> Installed:
     """Build, install, and make the user's home."""
     source = base / "source"
     # A build may leave files behind, and other projects of the repository don't belong to it.
-    skip = shutil.ignore_patterns(".*", "__pycache__", "build", "kernels", "images", "tests")
+    skip = shutil.ignore_patterns(".*", "__pycache__", "build", "kernels", "serving", "tests")
     shutil.copytree(ROOT, source, ignore=skip)
     wheels = base / "wheels"
     must([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), "."], source)
