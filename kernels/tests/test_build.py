@@ -25,7 +25,7 @@ for variant in (None, "checked"):
         for dtype in DTYPES[:int(sys.argv[1])]:
             if sys.argv[1] == "2" and not spec.elementwise and dtype != np.float32:
                 continue  # its case has rows of 48 bytes, and there they must be whole blocks
-            arguments = spec.inputs(70001, dtype, np.random.default_rng(1))
+            arguments = spec.inputs(int(sys.argv[2]), dtype, np.random.default_rng(1))
             try:
                 getattr(numpy_ops, spec.name)(*arguments, variant=variant)
             except ValueError as error:  # the cube unit of these families has no kernel yet
@@ -33,7 +33,7 @@ for variant in (None, "checked"):
                 assert variant == "checked" and str(error).startswith(refused), error
                 assert spec.name in ("matmul_bias_act", "conv2d_bias_relu"), error
                 assert load_library("checked").npu_arch != 2201, error
-print(json.dumps(ascend_ops.selftest("numpy").outcome if len(sys.argv) == 2 else "skipped"))
+print(json.dumps(ascend_ops.selftest("numpy").outcome if len(sys.argv) == 3 else "skipped"))
 """
 
 
@@ -69,7 +69,7 @@ def test_without_tensorflow_the_operators_build_and_pass(tmp_path: Path) -> None
     package = build(tmp_path)
     assert read_build_record(package).tensorflow_version == ""
     assert not (package / "libascend_tensorflow.so").exists()
-    assert run_there(tmp_path, "3") == "pass"
+    assert run_there(tmp_path, "3", "70001") == "pass"
     # One operator again: at most 20 s on two cores.
     (KERNELS / "sigmoid/sigmoid_cpusim.cpp").touch()
     start = time.monotonic()
@@ -83,10 +83,11 @@ def test_the_operators_build_for_every_soc(arch: str, tmp_path: Path) -> None:
     package = build(tmp_path, f"ASCEND_NPU_ARCH={arch}")
     assert read_build_record(package).npu_arch == arch
     types = "3" if arch == "3510" else "2"  # 910A and 310P have no bfloat16
-    assert run_there(tmp_path, types, "no selftest") == "skipped"
+    assert run_there(tmp_path, types, "70001", "no selftest") == "skipped"
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_operators_are_clean_under_sanitizers(tmp_path: Path) -> None:
     build(tmp_path, "ASCEND_SANITIZE=address,undefined", "CMAKE_BUILD_TYPE=Debug")
     # The C++ library as well: the sanitizer looks for its exceptions when the process starts.
@@ -96,7 +97,8 @@ def test_the_operators_are_clean_under_sanitizers(tmp_path: Path) -> None:
         ).stdout.strip()
         for name in ("libasan.so", "libstdc++.so")
     ]
-    assert run_there(tmp_path, "3", "no selftest", preload=" ".join(libraries)) == "skipped"
+    # Products of that many elements take minutes with a sanitizer, so few elements have to do.
+    assert run_there(tmp_path, "3", "5001", "no selftest", preload=" ".join(libraries)) == "skipped"
 
 
 def test_the_record_says_what_was_built() -> None:
