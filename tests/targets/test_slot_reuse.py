@@ -77,7 +77,6 @@ def test_no_idle_connection_of_a_replica_is_left_for_the_next(front: Front) -> N
         await front.balancer.put({old.name: old.as_server(1)})
         answers = await asyncio.gather(*(front.ask() for _ in range(20)))
         assert set(answers) == {(200, "r1", "r1-1")}
-        assert old.connections
         await front.balancer.remove(old.name, 10.0)
         await front.balancer.vacate(old.name)
         while old.connections:  # HAProxy closes them itself
