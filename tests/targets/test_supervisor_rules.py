@@ -100,6 +100,13 @@ def test_counters_add_up_over_restarts_of_the_balancer() -> None:
     assert TrafficLedger.from_dict(ledger.to_dict()).of("r1") == Counts(26, 1, 0)
 
 
+def test_counters_of_two_balancers_that_are_read_in_turn_are_counted_once() -> None:
+    ledger = TrafficLedger()
+    for pid, requests in ((7, 100), (8, 3), (7, 102), (8, 5), (8, 9)):
+        ledger.absorb(counted(pid, [row("s1", requests)], "r1-1"))
+    assert ledger.of("r1") == Counts(102 + 9)
+
+
 def test_what_a_slot_counts_belongs_to_the_replica_that_has_it() -> None:
     ledger = TrafficLedger()
     ledger.absorb(counted(7, [row("s1", 10), row("s2", 5)], "r1-1", "r2-1"))

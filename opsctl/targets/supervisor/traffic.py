@@ -45,6 +45,8 @@ class TrafficLedger:
     totals: dict[str, Counts] = field(default_factory=dict)
     raw: dict[str, Counts] = field(default_factory=dict)
     in_flight: dict[str, int] = field(default_factory=dict)
+    earlier: dict[str, dict[str, Counts]] = field(default_factory=dict)
+    """Raw counters of the HAProxy before: at a reload both may be read, in any order."""
 
     def absorb(self, seen: Statistics) -> bool:
         """Add what a HAProxy counted; whether anything changed.
@@ -52,7 +54,9 @@ class TrafficLedger:
         HAProxy counts by slot; what was added since the last look belongs to the slot's replica.
         """
         if str(seen.pid) != self.source:
-            self.source, self.raw = str(seen.pid), {}
+            known = self.earlier.get(str(seen.pid), {})
+            self.earlier = {self.source: self.raw}
+            self.source, self.raw = str(seen.pid), known
         before = dict(self.totals)
         raw: dict[str, Counts] = {}
         self.in_flight = {}
