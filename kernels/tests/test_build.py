@@ -87,7 +87,7 @@ def test_the_operators_build_for_every_soc(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_the_operators_are_clean_under_sanitizers(tmp_path: Path) -> None:
     build(tmp_path, "ASCEND_SANITIZE=address,undefined", "CMAKE_BUILD_TYPE=Debug")
     # The C++ library as well: the sanitizer looks for its exceptions when the process starts.
