@@ -51,6 +51,12 @@ class FolderStorage:
             return sorted(os.listdir(self.root / folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except PermissionError as error:
+            raise TargetUnreachable(
+                f"cannot read the state folder {self.root / folder}",
+                why=error.strerror or str(error),
+                next_step="Run this as the user who deploys the service",
+            ) from error
 
     def read(self, path: str, offset: int = 0) -> Content | None:
         """A file from `offset` on; its inode tells it from one that took its place."""
