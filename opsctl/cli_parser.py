@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from opsctl import cli_library as library
@@ -47,22 +47,29 @@ exit codes: 0 done · 2 usage or configuration · 4 refused before touching anyt
 """
 
 
-def build_parser(words: Collection[str] | None = None) -> Parser:
-    """The parser of `opsctl`. Commands that are none of `words` get no arguments, to save time."""
+def build_parser(words: Sequence[str] | None = None) -> Parser:
+    """The parser of `opsctl`. To save time, what these words don't ask for is left out.
+
+    Words that begin with a command need that command alone; other words need each command's name,
+    for the help and for errors, but nobody's arguments.
+    """
     parser = Parser(
         prog="opsctl",
         description="Deploy, prove and roll back TensorFlow services.",
         epilog=EPILOG,
     )
+    first = words[0] if words else None
+    asked = [command for command in COMMANDS if words is None or command[0] == first]
     options = [_global_options()]
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, prog=parser.prog
     )
-    for name, text, extra in COMMANDS:
-        asked = words is None or name in words
-        parents = options if asked else []
+    for command in asked or COMMANDS:
+        name, text, extra = command
+        complete = command in asked
+        parents = options if complete else []
         sub = commands.add_parser(name, help=text, description=text, parents=parents)
-        if asked:
+        if complete:
             extra(sub)
     return parser
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -122,14 +123,19 @@ def _wait(
 ) -> bool:
     """Wait for the end; True when the time limit passed first and the group was ended."""
     deadline = time.monotonic() + timeout_s
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            process.wait(min(left, POLL_S) if interrupt else left)
-        except subprocess.TimeoutExpired:
+    end = select.poll()
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        # Not process.wait(timeout): it sleeps up to 50 ms beyond the end.
+        end.register(descriptor, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            if end.poll(1000 * (min(left, POLL_S) if interrupt else left)):
+                process.wait()
+                return False
             if interrupt:
                 interrupt()
-            continue
-        return False
+    finally:
+        os.close(descriptor)
     _end_group(process)
     return True
 
