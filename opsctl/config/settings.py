@@ -211,7 +211,7 @@ class Local(Section):
     replica_ports: tuple[int, int] = key(
         (20000, 29999), doc="Range of the replicas' ports.", low=1024, high=65535
     )
-    haproxy: str = key("haproxy", doc="HAProxy's binary (2.5 or newer).")
+    haproxy: str = key("haproxy", doc="HAProxy's binary (2.6 or newer).")
     tls: Tls | None = key(None, doc="Certificate files of the front door.")
     request_timeout_s: float = key(60.0, doc="Longest time a replica may take to answer.", low=1)
     retry_requests: bool = key(

@@ -16,7 +16,7 @@ from opsctl.targets.supervisor import haproxy_binary, offline, ports, procfs
 from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.run_settings import RunSettings
 
-HAPROXY_MIN = (2, 5)
+HAPROXY_MIN = (2, 6)
 """`option idle-close-on-response`, which reloads lean on, was added to 2.5 and came with 2.6."""
 
 MIB = 1024 * 1024
@@ -45,11 +45,11 @@ def _balancer(settings: RunSettings) -> Finding:
     if not done.ok or not found:
         return Finding(
             "balancer", "fail", f"{settings.haproxy} can't be run: {done.why}",
-            "Install HAProxy 2.5 or newer (Debian: apt-get install haproxy) or set local.haproxy.",
+            "Install HAProxy 2.6 or newer (Debian: apt-get install haproxy) or set local.haproxy.",
         )  # fmt: skip
     if (int(found[1]), int(found[2])) < HAPROXY_MIN:
         what = f"HAProxy {found[0]} is too old"
-        return Finding("balancer", "fail", what, "Install 2.5 or newer.")
+        return Finding("balancer", "fail", what, "Install 2.6 or newer.")
     return Finding("balancer", "ok", f"HAProxy {found[0]}")
 
 
