@@ -32,7 +32,7 @@ def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -
     if haproxy_binary.find(settings.haproxy) is None:
         raise TargetUnreachable(
             f"cannot find {settings.haproxy}",
-            next_step="Install HAProxy 2.5 or newer (Debian: apt-get install haproxy),"
+            next_step="Install HAProxy 2.6 or newer (Debian: apt-get install haproxy),"
             " or set local.haproxy.",
         )
     if settings.tls:

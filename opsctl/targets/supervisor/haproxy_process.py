@@ -141,7 +141,7 @@ class HaproxyProcess:
             raise TargetUnreachable(
                 f"cannot start {argv[0]}",
                 why=error.strerror or str(error),
-                next_step="Install HAProxy 2.5 or newer, or set local.haproxy.",
+                next_step="Install HAProxy 2.6 or newer, or set local.haproxy.",
             ) from error
         return WatchedProcess.of_child(popen)
 
