@@ -7,6 +7,7 @@
     │   ├── ModelBroken          65  something is there, and it cannot be served
     │   ├── OpLibraryError       78  the custom-op library is missing or does not fit
     │   ├── BackendMissing       69  TensorFlow or pyACL is not installed
+    │   ├── GrpcMissing          69  grpcio is not installed
     │   └── PortTaken            69  another process listens there
     └── RequestError             one request failed; carries the HTTP status
         ├── InvalidRequest       400
@@ -65,6 +66,12 @@ class OpLibraryError(StartError):
 
 class BackendMissing(StartError):
     """The back end's own library is not installed."""
+
+    exit_code = 69  # EX_UNAVAILABLE
+
+
+class GrpcMissing(StartError):
+    """The library for the gRPC port is not installed."""
 
     exit_code = 69  # EX_UNAVAILABLE
 

@@ -20,6 +20,7 @@ class ServeOptions:
     model_path: Path
     host: str
     port: int
+    grpc_port: int | None
     health_host: str
     health_port: int
     backend: str
@@ -73,6 +74,7 @@ _ROWS = (
     ),
     _Row("--host", str, "127.0.0.1", "address of the REST API"),
     _Row("--port", int, 8501, "port of the REST API; 0 takes a free one", low=0),
+    _Row("--grpc-port", int, None, "port of gRPC on --host, as 8500; 0 takes a free one", low=0),
     _Row("--health-host", str, None, "address of health and metrics (as --host)"),
     _Row("--health-port", int, 8080, "port of health and metrics; 0 takes a free one", low=0),
     _Row("--backend", str, "auto", "what runs the model", choices=_BACKENDS),
@@ -99,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of `serve`, with each option's variable in its help."""
     parser = argparse.ArgumentParser(
         prog="python -m ascend_serving serve",
-        description="Serves one model in TensorFlow Serving's REST protocol.",
+        description="Serves one model in TensorFlow Serving's protocols.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for row in _ROWS:

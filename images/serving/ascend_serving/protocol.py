@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A decoded body.
+    """A decoded request.
 
     `size` is the common first axis of all inputs, or None where they have none in common.
     `in_rows` says that the body had `instances`, so that the answer has `predictions`.
@@ -64,11 +64,26 @@ def decode_predict(body: bytes, signatures: Mapping[str, Signature]) -> PredictR
         arrays = _decode_columns(document["inputs"], signature, plain)
     else:
         raise InvalidRequest("Missing 'inputs' or 'instances' key")
+    return make_request(signature, arrays, in_rows=has_rows)
+
+
+def make_request(
+    signature: Signature, arrays: Mapping[str, Array], *, in_rows: bool
+) -> PredictRequest:
+    """The request of these inputs. Raises `InvalidRequest` for a shape that the model refuses."""
     for name, array in arrays.items():
         _check_shape(signature.inputs[name], array)
     sizes = {array.shape[0] if array.ndim else None for array in arrays.values()}
     size = sizes.pop() if len(sizes) == 1 else None
-    return PredictRequest(signature, arrays, has_rows, size)
+    return PredictRequest(signature, arrays, in_rows, size)
+
+
+def find_signature(name: str, signatures: Mapping[str, Signature]) -> Signature:
+    """The signature of that name, "" for the default one. Raises `InvalidRequest`."""
+    name = name or DEFAULT_SIGNATURE
+    if name not in signatures:
+        raise InvalidRequest(f'Serving signature name: "{name}" not found in signature def')
+    return signatures[name]
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -98,10 +113,7 @@ def _choose_signature(document: dict[str, Any], signatures: Mapping[str, Signatu
             f"JSON Value: {_show(document)} not formatted correctly. "
             "'signature_name' key must be a string value."
         )
-    name = name or DEFAULT_SIGNATURE
-    if name not in signatures:
-        raise InvalidRequest(f'Serving signature name: "{name}" not found in signature def')
-    return signatures[name]
+    return find_signature(name, signatures)
 
 
 def _decode_rows(rows: Any, signature: Signature, plain: bool) -> dict[str, Array]:

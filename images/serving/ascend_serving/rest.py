@@ -93,26 +93,13 @@ class RestApi:
     async def _dispatch(self, method: str, path: str, body: bytes) -> bytes:
         target = _parse(method, path)
         if method == "POST":
-            self._check_served(target)
+            self._service.check_served(target.model, target.version)
             if target.verb != "predict":
                 raise InvalidRequest(_wrong_verb(target.verb))
             return await self._service.predict(body)
         if target.verb == "/metadata":
             return self._metadata(target)
         return self._status(target)
-
-    def _check_served(self, target: _Target) -> None:
-        service = self._service
-        if target.model == service.options.model_name and target.version in (
-            None,
-            service.artifact.version,
-        ):
-            return
-        if target.version is None:
-            raise NotFound(f"Servable not found for request: Latest({target.model})")
-        raise NotFound(
-            f"Servable not found for request: Specific({target.model}, {target.version})"
-        )
 
     def _status(self, target: _Target) -> bytes:
         service = self._service
@@ -126,8 +113,8 @@ class RestApi:
         return answers.encode_status(service.artifact.version, _STATES[service.phase])
 
     def _metadata(self, target: _Target) -> bytes:
-        self._check_served(target)
         service = self._service
+        service.check_served(target.model, target.version)
         if service.loaded is None:
             raise Unavailable("the model is still loading")
         return answers.encode_metadata(

@@ -1,4 +1,4 @@
-"""Two HTTP servers on one event loop, and their life from bind to drained.
+"""Two HTTP servers on one event loop (and one for gRPC, if asked for), from bind to drained.
 
 The order of a stop: readiness false and `Connection: close` on each answer, at once → serve on
 for the lame-duck time, while balancers and clients move away → close the ports → let what is
@@ -14,15 +14,17 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
 
 from ascend_serving.accelerators import watch_accelerators
 from ascend_serving.artifact import Artifact
+from ascend_serving.errors import GrpcMissing
 from ascend_serving.health import HealthApi
 from ascend_serving.listen import BACKLOG
 from ascend_serving.loader import Loaded
@@ -30,8 +32,12 @@ from ascend_serving.options import ServeOptions
 from ascend_serving.rest import RestApi
 from ascend_serving.service import Service
 
+if TYPE_CHECKING:
+    from ascend_serving.grpc_api import GrpcServer
+
 _LOG = logging.getLogger("ascend_serving")
 _CUT_OFF = 1  # exit code of a drain that did not finish
+_REFUSAL_S = 0.5  # for refusals to leave
 
 
 class _Server(uvicorn.Server):
@@ -65,6 +71,7 @@ async def _serve(
     started_s: float,
 ) -> int:
     service = Service(options, artifact)
+    grpc = await _open_grpc(service)
     signals = _Signals()
     rest = _make_server(RestApi(service), options)
     health = _make_server(HealthApi(service), options)
@@ -81,11 +88,50 @@ async def _serve(
         await signals.first.wait()
         if watcher is not None:
             watcher.stop()
-    exit_code = await _drain(service, signals, rest, tasks[0])
+    exit_code = await _drain(service, signals, _Fronts(rest, tasks[0], grpc))
     health.should_exit = health.force_exit = True
     await tasks[1]
     service.close()
     return exit_code
+
+
+async def _open_grpc(service: Service) -> GrpcServer | None:
+    """The gRPC server, listening; None where none is asked for. Raises `StartError`."""
+    if service.options.grpc_port is None:
+        return None
+    try:
+        from ascend_serving.grpc_api import GrpcServer
+    except ImportError as error:
+        raise GrpcMissing(
+            f"cannot open --grpc-port {service.options.grpc_port}",
+            str(error),
+            "Install grpcio for this Python, or leave the option out.",
+        ) from error
+    return await GrpcServer.open(service)
+
+
+@dataclass(frozen=True)
+class _Fronts:
+    """What takes requests."""
+
+    rest: uvicorn.Server
+    rest_task: asyncio.Task[Any]
+    grpc: GrpcServer | None
+
+    def stop(self, limit_s: float) -> asyncio.Future[Any]:
+        """Takes no more; done when what is under way has ended, by gRPC's own limit at last."""
+        self.rest.should_exit = True
+        ends: list[Awaitable[Any]] = [self.rest_task]
+        if self.grpc is not None:
+            ends.append(self.grpc.stop(limit_s))
+        return asyncio.gather(*ends)
+
+    async def cut_off(self) -> None:
+        """Ends at once, after the refusals of what is under way have left."""
+        self.rest.force_exit = True
+        if self.grpc is not None:
+            await self.grpc.stop(_REFUSAL_S)
+        await self.rest_task
 
 
 class _Signals:
@@ -102,28 +148,27 @@ class _Signals:
         (self.second if self.first.is_set() else self.first).set()
 
 
-async def _drain(
-    service: Service, signals: _Signals, rest: uvicorn.Server, task: asyncio.Task[Any]
-) -> int:
+async def _drain(service: Service, signals: _Signals, fronts: _Fronts) -> int:
     options = service.options
     service.drain()
     _LOG.info("draining: not ready; serving on for %g s", options.lame_duck_s)
     if service.loaded is not None:
         await _wait(signals.second, options.lame_duck_s)
-    rest.should_exit = True
+    # gRPC's own limit comes after the drain's, which decides here.
+    ended = fronts.stop(options.drain_timeout_s + _REFUSAL_S)
     if not signals.second.is_set():
         stop = asyncio.ensure_future(signals.second.wait())
-        await _first_of(task, stop, timeout_s=options.drain_timeout_s)
+        await _first_of(ended, stop, timeout_s=options.drain_timeout_s)
         stop.cancel()
-    if task.done():
+    if ended.done():
         _LOG.info("drained: every request was answered")
         return 0
     why = "second signal" if signals.second.is_set() else f"{options.drain_timeout_s:g} s are over"
     cut_off = service.in_flight
     _LOG.error("stopping before the drain was done (%s): %d requests cut off", why, cut_off)
     service.close()  # what is cut off gets a 503 and not a reset
-    rest.force_exit = True
-    await task
+    await fronts.cut_off()
+    await ended
     return _CUT_OFF if cut_off else 0
 
 
@@ -162,7 +207,7 @@ def _report_ready(
     moved = f" (from {service.artifact.requested})" if service.artifact.is_moved else ""
     _LOG.info(
         "ready in %.2f s (model %.2f s): %s version %d %s at %s%s, %s, custom ops: %s, "
-        "REST %s, health %s",
+        "%sREST %s, health %s",
         time.monotonic() - started_s,
         loaded.seconds,
         service.options.model_name,
@@ -172,6 +217,7 @@ def _report_ready(
         moved,
         loaded.backend.runtime,
         loaded.backend.op_backend,
+        "gRPC {}:{}, ".format(*service.grpc_address) if service.grpc_address else "",
         *(_show_address(listener) for listener in listeners),
     )
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from ascend_serving import answers, protocol
 from ascend_serving.artifact import Artifact
 from ascend_serving.backend import Array, Arrays
 from ascend_serving.batcher import Batcher, BatchLimits
 from ascend_serving.detection import Detector, count_anomalies
-from ascend_serving.errors import DeadlineExceeded, RequestError, Unavailable
+from ascend_serving.errors import DeadlineExceeded, NotFound, RequestError, Unavailable
 from ascend_serving.loader import Loaded
 from ascend_serving.metrics import Identity, Metrics
 from ascend_serving.options import ServeOptions
 from ascend_serving.protocol import PredictRequest
+from ascend_serving.signature import Signature
+
+Answer = TypeVar("Answer")
+Decode = Callable[[Mapping[str, Signature]], PredictRequest]
 
 
 class Phase(enum.Enum):
@@ -39,6 +44,7 @@ class Service:
         self.identity = Identity(options.model_name, str(artifact.version))
         self.loaded: Loaded | None = None
         self.in_flight = 0
+        self.grpc_address: tuple[str, int] | None = None
         self._batcher: Batcher | None = None
         self._detector = Detector(options.threshold)
         self._series = _Series(self.metrics, self.identity)
@@ -96,6 +102,7 @@ class Service:
             "backend": loaded.backend.runtime if loaded else None,
             "op_backend": loaded.backend.op_backend if loaded else None,
             "in_flight": self.in_flight,
+            "grpc_port": self.grpc_address[1] if self.grpc_address else None,
         }
 
     def observe(self) -> None:
@@ -103,12 +110,27 @@ class Service:
         self._series.queued.set(self._batcher.queued if self._batcher else 0)
         self._series.ready.set(1 if self.is_ready else 0)
 
+    def check_served(self, model: str, version: int | None) -> None:
+        """Raises `NotFound` for another model or version than this; None is the latest."""
+        if model == self.options.model_name and version in (None, self.artifact.version):
+            return
+        if version is None:
+            raise NotFound(f"Servable not found for request: Latest({model})")
+        raise NotFound(f"Servable not found for request: Specific({model}, {version})")
+
     async def predict(self, body: bytes) -> bytes:
-        """A :predict body's answer. Raises `RequestError`; counts and times either way."""
+        """A :predict body's answer; raises as `answer` does."""
+        return await self.answer(partial(protocol.decode_predict, body), _encode_json)
+
+    async def answer(
+        self, decode: Decode, encode: Callable[[PredictRequest, dict[str, Array]], Answer]
+    ) -> Answer:
+        """The answer to a request of any protocol. Raises `RequestError`; counts and times it
+        either way."""
         started_s = time.perf_counter()
         self.in_flight += 1
         try:
-            return await self._predict(body)
+            return await self._answer(decode, encode)
         except RequestError as error:
             self._series.count_error(error.kind)
             raise
@@ -117,10 +139,12 @@ class Service:
             self._series.requests.inc()
             self._series.latency.observe(time.perf_counter() - started_s)
 
-    async def _predict(self, body: bytes) -> bytes:
+    async def _answer(
+        self, decode: Decode, encode: Callable[[PredictRequest, dict[str, Array]], Answer]
+    ) -> Answer:
         if self.loaded is None or self._batcher is None:
             raise Unavailable("the model is still loading")
-        request = protocol.decode_predict(body, self.loaded.backend.signatures)
+        request = decode(self.loaded.backend.signatures)
         lane, size = _choose_lane(request)
         limit_s = self.options.request_timeout_s
         try:
@@ -131,7 +155,7 @@ class Service:
         detected = self._detector.detect(outputs)
         self._series.instances.inc(size)
         self._series.anomalies.inc(count_anomalies(detected))
-        return answers.encode_predict(detected, request.in_rows)
+        return encode(request, detected)
 
     def _run(self, lane: Hashable, inputs: Arrays) -> dict[str, Array]:
         assert self.loaded is not None and isinstance(lane, tuple)
@@ -160,6 +184,10 @@ class _Series:
     def observe_batch(self, size: int, seconds: float) -> None:
         self._batch_size.observe(size)
         self._batch_seconds.observe(seconds)
+
+
+def _encode_json(request: PredictRequest, outputs: Mapping[str, Array]) -> bytes:
+    return answers.encode_predict(outputs, request.in_rows)
 
 
 def _choose_lane(request: PredictRequest) -> tuple[Hashable, int]:

@@ -1,10 +1,12 @@
-"""The few TensorFlow messages that serving reads and writes, without importing TensorFlow.
+"""The few messages of TensorFlow and TensorFlow Serving that serving reads and writes, without
+importing TensorFlow.
 
 `import tensorflow` costs about 3 s of CPU; these definitions cost some milliseconds. Field
 numbers and names are those of TensorFlow's own .proto files (core/protobuf/meta_graph.proto,
-saved_model.proto, config.proto, core/framework/tensor_shape.proto, types.proto); fields that
+saved_model.proto, config.proto, core/framework/tensor.proto, tensor_shape.proto, types.proto) and
+of TensorFlow Serving's (apis/model.proto, predict.proto, get_model_metadata.proto); fields that
 are not listed are skipped by protobuf as unknown. A pool of its own keeps them from clashing
-with TensorFlow's when both are in one process.
+with TensorFlow's when both are in one process; names of messages are not on the wire.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ _SCALARS = {
     "int64": _FIELD.TYPE_INT64,
     "bool": _FIELD.TYPE_BOOL,
     "bytes": _FIELD.TYPE_BYTES,
+    "float": _FIELD.TYPE_FLOAT,
+    "double": _FIELD.TYPE_DOUBLE,
+    "uint32": _FIELD.TYPE_UINT32,
+    "uint64": _FIELD.TYPE_UINT64,
 }
 
 # DataType's numbers (core/framework/types.proto), which TF_DataType of the C API shares.
@@ -42,7 +48,20 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "tensor_shape": (3, "TensorShapeProto"),
         "name": (1, "string"),
     },
-    "TensorProto": {"dtype": (1, "DataType"), "tensor_shape": (2, "TensorShapeProto")},
+    "TensorProto": {
+        "dtype": (1, "DataType"),
+        "tensor_shape": (2, "TensorShapeProto"),
+        "tensor_content": (4, "bytes"),
+        "float_val": (5, "*float"),
+        "double_val": (6, "*double"),
+        "int_val": (7, "*int32"),
+        "string_val": (8, "*bytes"),
+        "int64_val": (10, "*int64"),
+        "bool_val": (11, "*bool"),
+        "half_val": (13, "*int32"),
+        "uint32_val": (16, "*uint32"),
+        "uint64_val": (17, "*uint64"),
+    },
     "SignatureDef": {
         "inputs": (1, "map:TensorInfo"),
         "outputs": (2, "map:TensorInfo"),
@@ -63,6 +82,23 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "intra_op_parallelism_threads": (2, "int32"),
         "inter_op_parallelism_threads": (5, "int32"),
     },
+    # google/protobuf/wrappers.proto and any.proto, which a pool of its own lacks.
+    "Int64Value": {"value": (1, "int64")},
+    "Any": {"type_url": (1, "string"), "value": (2, "bytes")},
+    "ModelSpec": {
+        "name": (1, "string"),
+        "version": (2, "Int64Value"),
+        "signature_name": (3, "string"),
+        "version_label": (4, "string"),
+    },
+    "PredictRequest": {
+        "model_spec": (1, "ModelSpec"),
+        "inputs": (2, "map:TensorProto"),
+        "output_filter": (3, "*string"),
+    },
+    "PredictResponse": {"outputs": (1, "map:TensorProto"), "model_spec": (2, "ModelSpec")},
+    "GetModelMetadataRequest": {"model_spec": (1, "ModelSpec"), "metadata_field": (2, "*string")},
+    "GetModelMetadataResponse": {"model_spec": (1, "ModelSpec"), "metadata": (2, "map:Any")},
 }
 
 
@@ -110,6 +146,11 @@ def _message_class(name: str) -> Any:
 
 
 ConfigProto = _message_class("ConfigProto")
+GetModelMetadataRequest = _message_class("GetModelMetadataRequest")
+GetModelMetadataResponse = _message_class("GetModelMetadataResponse")
 MetaGraphDef = _message_class("MetaGraphDef")
+PredictRequest = _message_class("PredictRequest")
+PredictResponse = _message_class("PredictResponse")
 SavedModel = _message_class("SavedModel")
 SignatureDefMap = _message_class("SignatureDefMap")
+TensorProto = _message_class("TensorProto")

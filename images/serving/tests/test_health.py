@@ -61,6 +61,7 @@ def test_health_says_what_serves(server, toys):
             "backend": f"tensorflow {importlib.metadata.version('tensorflow_cpu')}",
             "op_backend": "none",
             "in_flight": 0,
+            "grpc_port": None,
         }
 
 
