@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from opsctl.clock import Clock
@@ -21,7 +21,7 @@ from opsctl.errors import (
     Superseded,
     TimedOut,
 )
-from opsctl.inbox import Inbox
+from opsctl.inbox import Inbox, Request
 from opsctl.storage import HeldLock
 from opsctl.targets.target import Target
 
@@ -48,6 +48,7 @@ class Attendance:
         self._lost: OpsctlError | None = None
         self._deadline: float | None = None
         self._step_deadline: float | None = None
+        self._checked = 0.0
         self._looked = 0.0
 
     def limit(self, timeout_s: float | None) -> None:
@@ -60,6 +61,12 @@ class Attendance:
 
     def interrupt(self) -> None:
         """Raise when this command must stop waiting; return at once otherwise."""
+        self.interrupt_unasked()
+        if any(item.id not in self.seen for item in self._arrived()):
+            raise RequestArrived("a request waits in the inbox")
+
+    def interrupt_unasked(self) -> None:
+        """As `interrupt`, but a request of another terminal is no reason."""
         if self._signal:
             raise Interrupted(self._signal)
         if self._lost:
@@ -73,14 +80,17 @@ class Attendance:
                 why="strategy.step_timeout_s (opsctl.yaml)",
                 next_step="Look at opsctl logs; allow more time there, then deploy again",
             )
-        if now - self._looked >= LOOK_S:
-            self._looked = now
-            self._look()
+        if now - self._checked >= LOOK_S:
+            self._checked = now
+            self.lock.check()
 
-    def _look(self) -> None:
-        self.lock.check()
-        if any(item.id not in self.seen for item in self.inbox.items()):
-            raise RequestArrived("a request waits in the inbox")
+    def _arrived(self) -> Sequence[Request]:
+        """The inbox, looked at now and then."""
+        now = self.clock.monotonic()
+        if now - self._looked < LOOK_S:
+            return ()
+        self._looked = now
+        return self.inbox.items()
 
     @contextlib.contextmanager
     def present(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,23 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INTERNAL_ERROR = 1
-SIGINT_EXIT = 130
+SIGINT = 2
+STANDARD_STREAMS = (0, 1, 2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     from opsctl.cli_parser import build_parser
+    from opsctl.cli_words import asked_output, in_order
 
-    words = sys.argv[1:] if argv is None else argv
-    arguments = build_parser(words).parse_args(words)
+    _open_standard_streams()
+    words = in_order(sys.argv[1:] if argv is None else argv)
+    arguments = argparse.Namespace(output=asked_output(words))
     console = Console(arguments.output)
     try:
+        arguments = build_parser(words).parse_args(words)
         return _run(arguments, console)
     except OpsctlError as error:
         return _failed(arguments, console, error)
     except KeyboardInterrupt:
-        return SIGINT_EXIT
-    except BrokenPipeError:
+        return _failed(arguments, console, Interrupted(SIGINT))
+    except BrokenPipeError:  # the reader of a log had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -44,19 +49,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from opsctl import cli_commands
 
+    cli_commands.refuse_vain_dry_run(arguments)
     outcome = cli_commands.COMMANDS[arguments.command](arguments, console)
-    if outcome is None:
-        return 0
-    console.result(outcome.data, outcome.text)
+    data = outcome.data
+    if console.output != "text" and "serving_release" not in data:
+        data = {**data, "serving_release": _serving(arguments)}
+    try:
+        console.result(data, outcome.text)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        what = f"what was done can't be written to stdout: {error.strerror}"
+        console.error(OpsctlError(what, next_step="See: opsctl status, opsctl history"))
+        return outcome.exit_code or INTERNAL_ERROR
     return outcome.exit_code
+
+
+def _open_standard_streams() -> None:
+    """Fill those that are closed, or a file of ours would get their number and their output."""
+    for number in STANDARD_STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _failed(arguments: argparse.Namespace, console: Console, error: OpsctlError) -> int:
     code = error.signal_exit_code if isinstance(error, Interrupted) else error.exit_code
     console.error(error)
-    if arguments.output != "text":
+    if console.output != "text":
         data = {"outcome": "error", "error": error.to_dict(), "exit_code": code}
-        console.result({**data, "serving_release": _serving(arguments)}, "")
+        with contextlib.suppress(OSError):  # the exit code says it as well
+            console.result({**data, "serving_release": _serving(arguments)}, "")
     return code
 
 
@@ -67,7 +91,7 @@ def _serving(arguments: argparse.Namespace) -> str | None:
 
     try:
         return serving_release(load_project(arguments))
-    except OpsctlError:
+    except (OpsctlError, AttributeError):  # the latter: the words were wrong, no project is known
         return None
 
 

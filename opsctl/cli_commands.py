@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opsctl.console import Console
     from opsctl.session import Options
 
-    Command = Callable[[argparse.Namespace, Console], Outcome | None]
+    Command = Callable[[argparse.Namespace, Console], Outcome]
 
 
 def load_project(arguments: argparse.Namespace) -> Project:
@@ -67,7 +67,12 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
     from pathlib import Path
 
-    from opsctl.scaffold import write_project
+    from opsctl.scaffold import planned_files, write_project
+
+    if arguments.dry_run:
+        planned = planned_files(Path(arguments.directory), arguments.name)
+        lines = [f"would write {path}" for path in planned]
+        return simple("dry_run", "\n".join(lines), files=[str(path) for path in planned])
 
     written = write_project(Path(arguments.directory), arguments.name)
     lines = [f"wrote {path}" for path in written]
@@ -117,27 +122,29 @@ def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> Outcome:
-    from opsctl.commands import rollout
+    from opsctl.commands import previews, rollout
 
-    return rollout.resume(_project(arguments, console), console, _options(arguments))
+    project = _project(arguments, console)
+    if arguments.dry_run:
+        return previews.resume(project)
+    return rollout.resume(project, console, _options(arguments))
 
 
 def _rollback(arguments: argparse.Namespace, console: Console) -> Outcome:
-    from opsctl.commands import rollout
+    from opsctl.commands.rollback import rollback
 
     preview = arguments.preview or arguments.dry_run
     project = _project(arguments, console)
-    return rollout.rollback(
-        project, console, _options(arguments), arguments.release, preview=preview
-    )
+    return rollback(project, console, _options(arguments), arguments.release, preview=preview)
 
 
 def _abort(arguments: argparse.Namespace, console: Console) -> Outcome:
-    from opsctl.commands import rollout
+    from opsctl.commands import previews, rollout
 
-    return rollout.abort(
-        _project(arguments, console), console, _options(arguments), arguments.reason
-    )
+    project = _project(arguments, console)
+    if arguments.dry_run:
+        return previews.abort(project)
+    return rollout.abort(project, console, _options(arguments), arguments.reason)
 
 
 def _pause(arguments: argparse.Namespace, console: Console) -> Outcome:
@@ -161,9 +168,11 @@ def _wait(arguments: argparse.Namespace, console: Console) -> Outcome:
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> Outcome:
-    from opsctl.commands import rollout
+    from opsctl.commands import previews, rollout
 
     project = _project(arguments, console)
+    if arguments.dry_run:
+        return previews.down(project)
     if not arguments.yes:
         _confirm(f"stop {project.service_name} and remove all of its state?")
     return rollout.down(project, console, _options(arguments))
@@ -188,12 +197,18 @@ def _history(arguments: argparse.Namespace, console: Console) -> Outcome:
     return inspect.history(_project(arguments, console), arguments.limit)
 
 
-def _logs(arguments: argparse.Namespace, console: Console) -> None:
+def _logs(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
     project = _project(arguments, console)
-    for line in inspect.logs(project, arguments.release, arguments.lines, arguments.follow):
+    if arguments.output == "json" and arguments.follow:
+        usage_error("logs --follow never ends, so it is no one object. Say -o ndjson, or text")
+    found = inspect.logs(project, arguments.release, arguments.lines, arguments.follow)
+    if arguments.output == "json":
+        return simple("ok", "", lines=list(found))
+    for line in found:
         console.line(line)
+    return simple("ok", "")
 
 
 def _health(arguments: argparse.Namespace, console: Console) -> Outcome:
@@ -287,6 +302,22 @@ def _version(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl import __version__
 
     return simple("ok", f"opsctl {__version__}", version=__version__)
+
+
+CHANGE_WITHOUT_DRY_RUN = frozenset(
+    {"approve", "pause", "smoke", "bench run", "bench record", "lock release", "render manifests",
+     "render chart", "render compose", "kernels new", "kernels build", "kernels test",
+     "kernels bench", "profile run"}
+)  # fmt: skip
+"""Commands that do something and can't say beforehand what: they refuse `--dry-run`."""
+
+
+def refuse_vain_dry_run(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError rather than do what somebody wanted only to be told of."""
+    action = getattr(arguments, "action", None)
+    command = f"{arguments.command} {action}" if action else arguments.command
+    if getattr(arguments, "dry_run", False) and command in CHANGE_WITHOUT_DRY_RUN:
+        usage_error(f"{command} has no --dry-run; nothing was done")
 
 
 COMMANDS: dict[str, Command] = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from opsctl import cli_library as library
+from opsctl.errors import ConfigError
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -34,12 +36,27 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Help, **options)
 
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line. Raises ConfigError, so that programs get an object too."""
+        from opsctl.config.problems import nearest
+
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if wrong:
+            allowed = re.findall("'(.*?)'", wrong[2])
+            near = nearest(wrong[1], allowed)
+            message = message[: wrong.start()] + f'there is no "{wrong[1]}"'
+            message += f' (did you mean "{near}"?)' if near else f"; there are {', '.join(allowed)}"
+        raise ConfigError(message, next_step=f"See: {self.prog} --help")
+
 
 Extra = Callable[[Parser], None]
 
 DEFAULT_COLUMNS = 80
 
 EPILOG = """\
+global options, before or after the command: -c FILE, -e ENV, --service NAME, -o text|json|ndjson,
+--timeout S, --lock-wait S, --dry-run, --yes
+
 exit codes: 0 done · 2 usage or configuration · 4 refused before touching anything · 5 build failed
 10 rolled back, old release proved · 11 rollback failed, page someone · 12 nothing to go back to
 13 smoke or health · 14 gate · 15 undecided · 20 waits for a person · 21 lock held · 22 superseded
@@ -218,7 +235,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
     (
         "history",
         "the rollouts so far",
-        _one("--limit", type=int, default=20, metavar="N", help="how many (default 20)"),
+        _one("--limit", type=_whole, default=20, metavar="N", help="how many (default 20)"),
     ),
     ("wait", "wait until the open rollout ends; exit with its code", _nothing),
     (
@@ -226,7 +243,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         "what the replicas say",
         _both(
             _release,
-            _one("--lines", type=int, default=100, metavar="N", help="how many (default 100)"),
+            _one("--lines", type=_whole, default=100, metavar="N", help="how many (default 100)"),
             _one("--follow", action="store_true", help="go on as they come"),
         ),
     ),

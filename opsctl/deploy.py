@@ -109,9 +109,12 @@ def take(rollout: Rollout, step: Step, progress: Progress) -> None:
 
 
 def close(rollout: Rollout, progress: Progress) -> None:
-    """Write how it ended."""
+    """Write how it ended, unless a request comes first."""
     ended = outcome(progress)
-    ran = hooks(rollout, "after", "deploy", progress, ended["outcome"])
+    try:
+        ran = hooks(rollout, "after", "deploy", progress, ended["outcome"])
+    except RequestArrived:
+        return
     front = front_counters(rollout.scene)
     rollout.journal.append(
         "closed",
@@ -160,7 +163,9 @@ def hooks(
         actor=scene.actor,
     )
     attendance, console = scene.attendance, scene.console
-    settings = HookSettings(project.root, attendance.interrupt, console.tell, console.clean)
+    # A request can't change a way back; a hook that makes one each time would never end it.
+    interrupt = attendance.interrupt_unasked if progress.undoing else attendance.interrupt
+    settings = HookSettings(project.root, interrupt, console.tell, console.clean)
     try:
         results = run_hooks(project.service.hooks, when, context, settings)
     except HookFailed as error:

@@ -32,7 +32,11 @@ def actor_name() -> str:
         return named
     import getpass
 
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user often has no name; OSError from Python 3.13
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True)

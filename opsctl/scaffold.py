@@ -34,7 +34,19 @@ def write_project(directory: Path, name: str | None = None) -> list[Path]:
     Without `name` the service is named after the folder. Raises ConfigError, and has then written
     nothing, when the name is none or when a file of one of these names is there already.
     """
-    from opsctl.config.relations import NAME  # not for `--help`: it imports PyYAML
+    return _write(directory, _checked_name(directory, name))
+
+
+def planned_files(directory: Path, name: str | None = None) -> list[Path]:
+    """What `write_project` would write. Raises ConfigError where that would."""
+    _checked_name(directory, name)
+    return [directory / file for file in FILES]
+
+
+def _checked_name(directory: Path, name: str | None) -> str:
+    # Not for `--help`: they import PyYAML.
+    from opsctl.config.load import check_path
+    from opsctl.config.relations import NAME
 
     name = name or name_for(directory)
     if not re.fullmatch(NAME, name):
@@ -43,14 +55,22 @@ def write_project(directory: Path, name: str | None = None) -> list[Path]:
             why="allowed: a-z, 0-9 and -, a letter first, 63 characters at most",
             next_step=f"Add: --name {name_for(Path(name))}",
         )
-    present = [file for file in FILES if _exists(directory / file)]
+    check_path(directory)
+    try:
+        present = [file for file in FILES if _exists(directory / file)]
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {error.filename}",
+            why=f"{error.strerror}; nothing was written",
+            next_step="Name another folder: opsctl init DIR",
+        ) from error
     if present:
         raise ConfigError(
             f"{directory} has {', '.join(present)} already",
             why="init never overwrites a file; nothing was written",
             next_step="Name an empty folder: opsctl init DIR",
         )
-    return _write(directory, name)
+    return name
 
 
 def name_for(directory: Path) -> str:

@@ -45,6 +45,7 @@ class Session:
     attendance: Attendance
     console: Console
     actor: str
+    command: str
 
     @property
     def project(self) -> Project:
@@ -55,7 +56,9 @@ class Session:
     ) -> None:
         """Begin a rollout: from this record on, whoever comes after can carry it on."""
         journal = self.read.journal
-        number = journal.last().number + 1
+        last = journal.last()
+        assert last.closed or not last.records, f"rollout {last.number} is open"
+        number = last.number + 1
         if op == "deploy":
             self.read.store.reserve(candidate)
         write_bundle(self.read, number)
@@ -146,7 +149,7 @@ def in_charge(
         attendance = Attendance(lock, look.target, look.inbox, look.clock)
         attendance.limit(options.timeout_s)
         with attendance.present():
-            session = Session(look, attendance, console, actor)
+            session = Session(look, attendance, console, actor, command)
             recover(session)
             yield session
     finally:

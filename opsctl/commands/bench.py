@@ -11,10 +11,11 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from opsctl.commands.chosen import chosen_release
 from opsctl.commands.outcome import Outcome
 from opsctl.config.settings import Bench, Project
 from opsctl.console import Console
-from opsctl.errors import ConfigError, TargetUnreachable
+from opsctl.errors import ConfigError, HealthFailed
 from opsctl.files import write_atomically
 from opsctl.model import Json
 from opsctl.reader import reader
@@ -29,12 +30,10 @@ def run(project: Project, console: Console, release: str | None) -> Outcome:
 
     bench = _bench(project)
     look = reader(project)
-    chosen = release or look.last_state().serving_release
-    if chosen is None:
-        raise ConfigError("nothing serves, so there is nothing to measure")
+    chosen = chosen_release(look, release)
     endpoints = look.target.endpoints(chosen)
     if not endpoints:
-        raise TargetUnreachable(f"{chosen} does not run", next_step="See: opsctl status")
+        raise HealthFailed(f"{chosen} does not run", next_step="See: opsctl status")
     pid = next((r.pid for r in look.target.observe().of(chosen) if r.pid), 0)
     seed = random.randrange(SEED_MAX) if bench.seed is None else bench.seed
     request = BenchRequest(endpoints[0], bench, project.root, seed, pid=pid, release=chosen)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from opsctl.commands.chosen import check_kept, chosen_release
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
-from opsctl.errors import ConfigError, JournalBroken, OpsctlError
+from opsctl.errors import JournalBroken, OpsctlError
 from opsctl.model import Json, Observed
 from opsctl.reader import Reader, reader
 from opsctl.rollout import Progress, next_step
@@ -62,8 +63,13 @@ def _status_lines(
     project: Project, data: Json, observed: Observed | None, going: Progress | None
 ) -> Iterator[str]:
     serving = data["serving_release"] or "nothing"
-    where = observed.front_url if observed else "nothing runs (opsctl resume brings it back)"
-    yield f"{project.service_name} ({project.environment}, {project.target}): {serving} at {where}"
+    if observed and observed.front_url:
+        where = f"{serving} serves at {observed.front_url}"
+    elif data["serving_release"]:
+        where = f"nothing runs, {serving} should (opsctl resume brings it back)"
+    else:
+        where = "nothing serves (opsctl deploy)"
+    yield f"{project.service_name} ({project.environment}, {project.target}): {where}"
     for share in data["desired"]["shares"]:
         warm = _warm(share["retire_at"])
         yield f"  {share['release']}  weight {share['weight']:3d} %  {share['role']}{warm}"
@@ -153,8 +159,7 @@ def releases(project: Project) -> Outcome:
 def release(project: Project, name: str) -> Outcome:
     """One release, whole."""
     look = reader(project)
-    if name not in {r.name for r in look.store.list()}:
-        raise ConfigError(f"there is no release {name}", next_step="See: opsctl releases list")
+    check_kept(look, name)
     import json
 
     data = look.store.get(name).to_dict()
@@ -164,10 +169,7 @@ def release(project: Project, name: str) -> Outcome:
 def logs(project: Project, name: str | None, lines: int, follow: bool) -> Iterator[str]:
     """Log lines of a release, by default of the one that serves."""
     look = reader(project)
-    chosen = name or look.last_state().serving_release
-    if chosen is None:
-        raise ConfigError("nothing serves, so there are no logs", next_step="opsctl logs RELEASE")
-    return look.target.logs(chosen, lines=lines, follow=follow)
+    return look.target.logs(chosen_release(look, name), lines=lines, follow=follow)
 
 
 def health(project: Project) -> Outcome:
@@ -197,9 +199,7 @@ def smoke(project: Project, name: str | None) -> Outcome:
     from opsctl.checks.smoke import run_smoke
 
     look = reader(project)
-    chosen = name or look.last_state().serving_release
-    if chosen is None:
-        raise ConfigError("nothing serves, so there is nothing to test")
+    chosen = chosen_release(look, name)
     results = run_smoke(
         look.target,
         look.store.get(chosen),

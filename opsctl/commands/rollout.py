@@ -1,4 +1,4 @@
-"""deploy, resume, rollback, abort, pause, approve, wait, down."""
+"""deploy, resume, abort, pause, approve, wait, down."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from opsctl.console import Console
 from opsctl.errors import ConfigError, OpsctlError, TimedOut
 from opsctl.inbox import RequestKind
 from opsctl.model import DesiredState, Guard, Share
-from opsctl.plan import PlanRequest, Step, plan_deploy, plan_rollback, plan_state
+from opsctl.plan import PlanRequest, Step, plan_deploy, plan_state
 from opsctl.reader import Reader, actor_name, reader, report_folder
-from opsctl.rollout import Progress, rollback_target
+from opsctl.rollout import Progress
 from opsctl.secrets import SecretStore, resolve_secrets
 from opsctl.session import Options, Session, in_charge
 
 WITHDRAW_LIMIT_S = 300.0
 """How long a holder may take to give the candidate back before the asker stops waiting."""
+
+NOTHING_TO_RESUME = "nothing to resume: nothing was deployed"
+NOTHING_TO_ABORT = "nothing to abort: no rollout is open"
+NOTHING_TO_STOP = "nothing to stop: nothing was ever deployed here"
 
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
@@ -33,12 +37,27 @@ def deploy(project: Project, console: Console, options: Options) -> Outcome:
             console.tell(f"going on with rollout {going.rollout} ({going.candidate})")
             if going.paused or going.waiting:
                 session.ask("resume", "deploy")
-            return _finish(session)
+            return finish(session)
         if going:
-            console.tell(f"rollout {going.rollout} is superseded; taking {going.candidate} back")
-            session.ask("supersede", "another deploy")
-            session.carry_on()
+            make_way(session, going)
         return _deploy_anew(session, digest)
+
+
+def make_way(session: Session, going: Progress) -> Progress:
+    """End the open rollout: a candidate is taken back, all else goes on to where it was going.
+
+    (Taking a rollback back would give the traffic to the release that somebody wanted to leave.)
+    """
+    if going.op == "deploy" and not going.undoing:
+        session.console.tell(
+            f"rollout {going.rollout} is superseded; taking {going.candidate} back"
+        )
+        session.ask("supersede", f"another {session.command}")
+    else:
+        session.console.tell(f"first, rollout {going.rollout} ({going.op}) goes on to its end")
+        if going.paused or going.waiting:
+            session.ask("resume", session.command)
+    return session.carry_on()
 
 
 def continues(session: Session, going: Progress, digest: str) -> bool:
@@ -56,9 +75,9 @@ def _deploy_anew(session: Session, digest: str) -> Outcome:
     if serving and share and is_same(session, serving, digest):
         return _same_content(session, state, share)
     candidate = look.store.next_name()
-    request = _plan_request(project, candidate, serving, state)
+    request = plan_request(project, candidate, serving, state)
     session.open("deploy", candidate, serving, plan_deploy(request), content=digest)
-    return _finish(session)
+    return finish(session)
 
 
 def is_same(session: Session, serving: str, digest: str) -> bool:
@@ -89,12 +108,13 @@ def _same_content(session: Session, state: DesiredState, share: Share) -> Outcom
 def _put_state(session: Session, op: str, state: DesiredState, title: str) -> Outcome:
     serving = state.serving_release or ""
     session.open(op, serving, serving or None, plan_state(state, title))
-    return _finish(session)
+    return finish(session)
 
 
-def _plan_request(
+def plan_request(
     project: Project, candidate: str, base: str | None, before: DesiredState
 ) -> PlanRequest:
+    """What a plan is made from: settings of the project, and what runs."""
     service = project.service
     return PlanRequest(
         candidate=candidate,
@@ -144,8 +164,13 @@ def of_rollout(progress: Progress, report: str = "") -> Outcome:
     return Outcome(closed["exit_code"], data, "\n".join(lines))
 
 
-def _finish(session: Session) -> Outcome:
-    progress = session.carry_on()
+def finish(session: Session) -> Outcome:
+    """Carry the open rollout to its end."""
+    return ended(session, session.carry_on())
+
+
+def ended(session: Session, progress: Progress) -> Outcome:
+    """The outcome of a rollout that was carried to its end here."""
     report = report_folder(session.project, progress.rollout).with_suffix(".txt")
     return of_rollout(progress, str(report) if report.exists() else "")
 
@@ -158,7 +183,7 @@ def plan(project: Project) -> tuple[tuple[Step, ...], Reader]:
     digest = look.store.content_digest(project)
     if serving and look.store.get(serving).digest == digest:
         return (), look
-    request = _plan_request(project, look.store.next_name(), serving, state)
+    request = plan_request(project, look.store.next_name(), serving, state)
     return plan_deploy(request), look
 
 
@@ -169,55 +194,11 @@ def resume(project: Project, console: Console, options: Options) -> Outcome:
         if going:
             if going.paused or going.waiting:
                 session.ask("resume")
-            return _finish(session)
+            return finish(session)
         state = session.read.last_state().without_baselines()
         if not state.serving_release:
-            return simple("nothing_to_resume", "nothing to resume: nothing was deployed")
+            return simple("nothing_to_resume", NOTHING_TO_RESUME)
         return _put_state(session, "restore", state, f"bring back {state.serving_release}")
-
-
-def rollback(
-    project: Project, console: Console, options: Options, release: str | None, *, preview: bool
-) -> Outcome:
-    """Give the traffic back to `release`, by default the last one that was proved."""
-    look = reader(project)
-    going = look.open_progress()
-    if going and going.op == "deploy" and not preview:
-        return withdraw(project, console, options, "rollback", "opsctl rollback")
-    target, serving = choose_rollback(look, release)
-    request = _plan_request(project, target, serving, look.last_state().without_baselines())
-    steps = plan_rollback(request)
-    if preview:
-        lines = [f"would go from {serving} to {target}:", *(f"  {s.title}" for s in steps)]
-        return simple("preview", "\n".join(lines), release=target, serving_release=serving)
-    with in_charge(project, console, "rollback", options) as session:
-        session.open("rollback", target, serving, steps)
-        return _finish(session)
-
-
-def choose_rollback(look: Reader, release: str | None) -> tuple[str, str]:
-    """The release to go to and the one that serves. Raises ConfigError when there is none."""
-    serving = look.last_state().serving_release
-    if serving is None:
-        raise ConfigError(
-            "cannot roll back: nothing serves", next_step="Run: opsctl deploy, or opsctl resume"
-        )
-    existing = [r.name for r in look.store.list()]
-    target = release or rollback_target(look.newest_first(), serving, existing)
-    if target is None:
-        raise ConfigError(
-            "cannot roll back: no proved release is left besides the one that serves",
-            next_step="See: opsctl releases list",
-        )
-    if target == serving:
-        raise ConfigError(f"cannot roll back to {target}: it serves already")
-    if target not in existing:
-        raise ConfigError(
-            f"cannot roll back to {target}: there is no such release",
-            why=f"kept are {', '.join(existing)}",
-            next_step="See: opsctl releases list",
-        )
-    return target, serving
 
 
 def abort(project: Project, console: Console, options: Options, reason: str) -> Outcome:
@@ -232,7 +213,7 @@ def withdraw(
     look = reader(project)
     going = look.open_progress()
     if going is None:
-        return simple("nothing_to_abort", "nothing to abort: no rollout is open")
+        return simple("nothing_to_abort", NOTHING_TO_ABORT)
     look.inbox.put(request, by=actor_name(), reason=reason, clock=look.clock)
     deadline = look.clock.monotonic() + (options.timeout_s or WITHDRAW_LIMIT_S)
     while look.storage.holder():
@@ -283,7 +264,7 @@ def approve(project: Project, console: Console, options: Options, reason: str) -
     if look.storage.holder():
         return simple("approved", f"approved rollout {going.rollout}", rollout=going.rollout)
     with in_charge(project, console, "approve", options) as session:
-        return _finish(session)
+        return finish(session)
 
 
 def wait(project: Project, timeout_s: float | None) -> Outcome:
@@ -313,7 +294,7 @@ def down(project: Project, console: Console, options: Options) -> Outcome:
     """Stop the service and remove all of its state."""
     look = reader(project)
     if not look.storage.exists():
-        return simple("nothing_to_stop", "nothing to stop: nothing was ever deployed here")
+        return simple("nothing_to_stop", NOTHING_TO_STOP)
     with in_charge(project, console, "down", options) as session:
         segment = session.read.journal.last()
         observed = session.read.observed()

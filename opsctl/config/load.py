@@ -56,6 +56,7 @@ def load(path: Path | None, *, environment: str | None, service: str | None) -> 
 def load_document(path: Path | None) -> Document:
     """Read and check a file with all its environments. Raises ConfigError."""
     file, label = _located(path)
+    check_path(file)
     problems = Problems(label)
     root = read(file, problems)
     converter = Converter(problems)
@@ -73,6 +74,18 @@ def load_document(path: Path | None) -> Document:
     if len(problems):
         raise problems.error()
     return Document(file, problems.file, root, config, services)
+
+
+def check_path(path: Path) -> None:
+    """Raises ConfigError for a path that isn't UTF-8: journals, settings and logs name it."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"the path {str(path.absolute())!a} is not UTF-8",
+            why="the journal and the settings of what runs have to name it",
+            next_step="Rename the folder; where its name is UTF-8, set PYTHONUTF8=1",
+        ) from error
 
 
 def find() -> Path:

@@ -111,7 +111,7 @@ def own_platform() -> str:
 
 def docker_config() -> Json:
     """docker's own configuration file, empty when there is none."""
-    folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     try:
         data: Json = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -79,7 +79,9 @@ def unit_folder() -> Path:
     """Where units of this user belong."""
     if os.geteuid() == 0:
         return SYSTEM_UNITS
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    # A user without a home has no units: the name stays as it is, and no such file exists.
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home) / "systemd" / "user"
 
 
 def _keep_unit(entry: BootEntry, wanted: bool) -> None:
@@ -90,6 +92,12 @@ def _keep_unit(entry: BootEntry, wanted: bool) -> None:
     if (wanted and present == text) or (not wanted and not present):
         return
     scope = [] if system else ["--user"]
+    if wanted and not path.is_absolute():
+        raise TargetUnreachable(
+            "the service can't be started at boot",
+            why="this user has no home directory for its systemd units",
+            next_step="Set HOME, or local.start_at_boot: false",
+        )
     if wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

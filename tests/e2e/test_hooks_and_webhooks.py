@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.server
 import json
+import shlex
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.apps.processes import wait_until
 from tests.apps.project import Candidate
 from tests.e2e.conftest import MakeSite
 from tests.e2e.site import quick
@@ -131,3 +134,26 @@ def test_a_webhook_that_nobody_answers_holds_nothing_up(make_site: MakeSite) -> 
     result = site.good("deploy")
     assert result.data["serving_release"] == "r1"
     assert "webhook to 127.0.0.1 failed" in result.stderr
+
+
+@pytest.mark.parametrize(("request_", "exit_code"), [("abort", 23), ("pause", 20)])
+def test_a_request_while_the_last_hook_runs_is_heard(
+    make_site: MakeSite, request_: str, exit_code: int
+) -> None:
+    site = make_site(quick())
+    site.good("deploy")
+    site = site.with_options(hooks=[hook("after", "deploy", "touch hook-runs; sleep 100")])
+    deploy = site.begin_deploy()
+    wait_until((site.project.root / "hook-runs").exists, "the hook runs", 60)
+    site.begin(request_)
+    assert deploy.end() == exit_code, deploy.output
+
+
+def test_a_hook_that_asks_for_an_abort_cannot_keep_a_rollout_open(make_site: MakeSite) -> None:
+    site = make_site(quick())
+    site.good("deploy")
+    ask = f"{shlex.quote(sys.executable)} -m opsctl.cli abort --timeout 1 || true"
+    site = site.with_options(hooks=[hook("after", "deploy", ask)])
+    result = site.deploy()
+    assert (result.exit_code, result.data["outcome"], site.serving) == (23, "aborted", "r1")
+    assert site.status()["rollout"] is None

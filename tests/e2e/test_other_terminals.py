@@ -159,3 +159,62 @@ def test_a_time_limit_leaves_the_rollout_safe_and_resume_ends_it(crossing: Site)
         assert result.exit_code == 24, result.stderr
         assert site.answers(20) == {old: 20}
         assert site.good("resume").data["outcome"] == "deployed"
+
+
+def test_a_rollback_typed_again_after_a_kill_ends_where_the_first_one_was_going(
+    site: Site,
+) -> None:
+    assert site.deploy().exit_code == 0
+    site.run("rollback", OPSCTL_KILL_AT="after:4:KILL")
+    assert [r["data"]["step"]["id"] for r in site.newest_records() if r["kind"] == "began"][
+        -1:
+    ] == ["promote"]
+    preview = site.good("rollback", "--preview")
+    again = site.good("rollback")
+    assert (preview.data["release"], again.data["serving_release"], site.serving) == (
+        "r1", "r1", "r1"
+    )  # fmt: skip
+    rows = site.good("history").data["rollouts"]
+    assert [row["outcome"] for row in rows] == ["rolled_back_on_request", "deployed", "deployed"]
+
+
+def test_a_deploy_after_a_killed_rollback_lets_it_reach_its_release_first(site: Site) -> None:
+    assert site.deploy().exit_code == 0
+    site.run("rollback", OPSCTL_KILL_AT="after:4:KILL")
+    with site.users() as users:
+        site.wait_for_traffic("r1")
+        assert site.deploy().exit_code == 0
+    assert "r2" not in users.releases
+    assert site.serving == "r3"
+
+
+def test_two_rollbacks_at_once_leave_one_release_once(site: Site) -> None:
+    assert site.deploy().exit_code == 0
+    assert site.deploy().exit_code == 0
+    both = [site.begin("rollback", "--lock-wait", "60") for _ in range(2)]
+    assert [one.end() for one in both] == [0, 0]
+    assert site.serving == "r2"
+
+
+def test_rollback_to_a_named_release_goes_there_even_when_a_deploy_is_open(site: Site) -> None:
+    assert site.deploy().exit_code == 0
+    waiting = site.with_options(**APPROVAL)
+    assert waiting.deploy().exit_code == 20
+    for unknown in ("r99", ""):
+        refused = waiting.run("rollback", unknown)
+        assert (refused.exit_code, "there is no release" in refused.stderr) == (2, True)
+    assert waiting.status()["rollout"]["candidate"] == "r3"
+    assert waiting.good("rollback", "r1", "--preview").data["release"] == "r1"
+    assert waiting.good("rollback", "r1").data["serving_release"] == waiting.serving == "r1"
+    assert waiting.good("rollback", "r1").data["outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    "command", ["down --yes", "resume", "abort", "rollback", "pause", "approve", "init away"]
+)
+def test_a_dry_run_changes_nothing(standing: Site, command: str) -> None:
+    before = (standing.records(), standing.pids("r1"))
+    done = standing.raw(*command.split(), "--dry-run")
+    assert (done.exit_code in (0, 2), (standing.records(), standing.pids("r1"))) == (True, before)
+    assert not (standing.project.root / "away").exists()
+    assert done.exit_code == 0 or "nothing was done" in done.stderr or "cannot" in done.stderr
