@@ -1,12 +1,26 @@
 // What the operators' host sides share under CANN: the platform, and the outcome of a tiling.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "register/op_def_registry.h"
 #include "tiling/platform/platform_ascendc.h"
 
 #include "elementwise_tiling.h"
 
 namespace ascend_ops {
+
+// The types of an operator's variants, one each.
+inline std::vector<ge::DataType> FloatTypes() {
+    return {ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
+}
+
+// Declares a tensor that must be given, in any layout: its type in each variant of the operator.
+inline void DeclareTensor(ops::OpParamDef& tensor, std::vector<ge::DataType> types) {
+    std::vector<ge::Format> formats(types.size(), ge::FORMAT_ND);
+    tensor.ParamType(ops::REQUIRED).DataType(std::move(types)).Format(std::move(formats));
+}
 
 // Some vector instructions of 2201 and 3510 keep the top of the Unified Buffer for themselves.
 constexpr uint64_t kReservedBytes = 8 * 1024;

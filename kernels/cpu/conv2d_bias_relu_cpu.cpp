@@ -1,11 +1,10 @@
 // conv2d_bias_relu on CPUs: the product whose left rows are gathered from the image while they are
 // packed, so that no image of columns is ever in memory.
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
+#include <type_traits>
 
 #include "../runtime/conv2d_bias_relu_problem.h"
-#include "gemm.h"
+#include "gemm_operator.h"
 #include "matrix_rows.h"
 
 namespace ascend_ops {
@@ -106,41 +105,25 @@ cpu::Matrix FilterOf(const ConvShape& shape, int32_t dtype, const void* data) {
 int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     const ConvShape shape = ReadConvShape(*problem);
     const uint32_t activation = ReadConvActivation(*problem);
-    const ConvStatus status = CheckConv(shape, activation);
-    if (status != ConvStatus::kOk || problem->dtype < 0 || problem->dtype > ASCEND_BFLOAT16) {
-        std::snprintf(error->text, sizeof error->text, "%s",
-                      status != ConvStatus::kOk ? ConvMessage(status)
-                                                : "conv2d_bias_relu: the type is unknown");
-        return ASCEND_INVALID;
-    }
-    const cpu::GemmPlan gemm = cpu::PlanGemm(
-        {ConvRows(shape), shape.out_channels, ConvDepth(shape)},
-        static_cast<cpu::Activation>(activation), FilterOf(shape, problem->dtype, nullptr),
-        cpu::CpuCount());
-    static_assert(sizeof gemm <= ASCEND_TILING_BYTES, "the plan has room for it");
-    plan->core_count = cpu::GemmTasks(gemm);
-    plan->workspace_bytes = cpu::GemmWorkspaceBytes(gemm);
-    std::memcpy(plan->tiling, &gemm, sizeof gemm);
-    return ASCEND_OK;
+    const char* wrong = ConvMessage(CheckConv(shape, activation));
+    const int code = cpu::CheckProblem(*problem, wrong, "conv2d_bias_relu", error);
+    if (code != ASCEND_OK) return code;
+    return cpu::WritePlan(cpu::PlanGemm({ConvRows(shape), shape.out_channels, ConvDepth(shape)},
+                                        static_cast<cpu::Activation>(activation),
+                                        FilterOf(shape, problem->dtype, nullptr),
+                                        cpu::CpuCount()),
+                          plan);
 }
 
 int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
         int32_t begin, int32_t end, AscendError*) {
-    cpu::GemmPlan gemm;
-    std::memcpy(&gemm, plan->tiling, sizeof gemm);
     const ConvShape shape = ReadConvShape(*problem);
-    cpu::WithType(problem->dtype, tensors[0].data, [&](const auto* image) {
+    return cpu::WithType(problem->dtype, tensors[0].data, [&](const auto* image) {
         using Element = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
         const ImageRows<Element> left(shape, image);
-        const cpu::GemmOperands operands = {&left,
-                                            FilterOf(shape, problem->dtype, tensors[1].data),
-                                            tensors[2].data,
-                                            tensors[3].data,
-                                            problem->dtype,
-                                            tensors[4].data};
-        cpu::RunGemm(gemm, operands, begin, end);
+        return cpu::RunPlan(*plan, tensors, left,
+                            FilterOf(shape, problem->dtype, tensors[1].data), begin, end);
     });
-    return ASCEND_OK;
 }
 
 }  // namespace

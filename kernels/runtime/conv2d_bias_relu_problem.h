@@ -19,6 +19,7 @@ inline uint32_t ReadConvActivation(const AscendProblem& problem) {
     return known ? static_cast<uint32_t>(activation) : kSigmoid + 1;
 }
 
+// Nothing (nullptr) when all is well.
 inline const char* ConvMessage(ConvStatus status) {
     switch (status) {
         case ConvStatus::kNegativeSize: return "conv2d_bias_relu: a size is negative";
@@ -30,7 +31,7 @@ inline const char* ConvMessage(ConvStatus status) {
                    "16 x 16; cut the batch into parts";
         case ConvStatus::kOk: break;
     }
-    return "";
+    return nullptr;
 }
 
 }  // namespace ascend_ops

@@ -16,6 +16,7 @@ inline MatmulProblem ReadMatmulProblem(const AscendProblem& problem) {
             known ? static_cast<uint32_t>(sizes[5]) : kSigmoid + 1};
 }
 
+// Nothing (nullptr) when all is well.
 inline const char* MatmulMessage(MatmulStatus status) {
     switch (status) {
         case MatmulStatus::kNegativeSize: return "matmul_bias_act: a size is negative";
@@ -26,7 +27,7 @@ inline const char* MatmulMessage(MatmulStatus status) {
                    "row more elements than 32 bits count; cut the product into parts";
         case MatmulStatus::kOk: break;
     }
-    return "";
+    return nullptr;
 }
 
 }  // namespace ascend_ops

@@ -35,18 +35,10 @@ class AscendEmbeddingDenseGrad : public OpDef {
 public:
     explicit AscendEmbeddingDenseGrad(const char* name) : OpDef(name)
     {
-        this->Input("grad")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("indices")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Output("table_grad")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        ascend_ops::DeclareTensor(this->Input("grad"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("indices"),
+                                  {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32});
+        ascend_ops::DeclareTensor(this->Output("table_grad"), ascend_ops::FloatTypes());
         this->Attr("num_weights").AttrType(REQUIRED).Int();
         this->Attr("padding_idx").AttrType(OPTIONAL).Int(-1);
         this->Attr("scale_grad_by_freq").AttrType(OPTIONAL).Bool(false);

@@ -45,30 +45,15 @@ class AscendGatherAddRelu : public OpDef {
 public:
     explicit AscendGatherAddRelu(const char* name) : OpDef(name)
     {
-        this->Input("table")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16,
-                       ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND,
-                     ge::FORMAT_ND});
-        this->Input("indices")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64,
-                       ge::DT_INT64})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND,
-                     ge::FORMAT_ND});
-        this->Input("addend")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16,
-                       ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND,
-                     ge::FORMAT_ND});
-        this->Output("y")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16,
-                       ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND,
-                     ge::FORMAT_ND});
+        // Each type of the table with each type of the indices.
+        std::vector<ge::DataType> types = ascend_ops::FloatTypes();
+        types.insert(types.end(), {ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16});
+        ascend_ops::DeclareTensor(this->Input("table"), types);
+        ascend_ops::DeclareTensor(this->Input("indices"),
+                                  {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64,
+                                   ge::DT_INT64, ge::DT_INT64});
+        ascend_ops::DeclareTensor(this->Input("addend"), types);
+        ascend_ops::DeclareTensor(this->Output("y"), types);
         this->SetInferShape(ascend_ops::ShapeOfGather).SetInferDataType(ascend_ops::SameType);
         this->AICore()
             .SetTiling(ascend_ops::TilingOfGather)

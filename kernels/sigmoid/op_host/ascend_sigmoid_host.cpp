@@ -21,14 +21,8 @@ class AscendSigmoid : public OpDef {
 public:
     explicit AscendSigmoid(const char* name) : OpDef(name)
     {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Output("y")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        ascend_ops::DeclareTensor(this->Input("x"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Output("y"), ascend_ops::FloatTypes());
         this->SetInferShape(ascend_ops::SameShape).SetInferDataType(ascend_ops::SameType);
         this->AICore()
             .SetTiling(ascend_ops::TilingOfSigmoid)

@@ -21,18 +21,9 @@ class AscendSigmoidGrad : public OpDef {
 public:
     explicit AscendSigmoidGrad(const char* name) : OpDef(name)
     {
-        this->Input("y")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("dy")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Output("dx")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        ascend_ops::DeclareTensor(this->Input("y"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("dy"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Output("dx"), ascend_ops::FloatTypes());
         this->SetInferShape(ascend_ops::SameShape).SetInferDataType(ascend_ops::SameType);
         this->AICore()
             .SetTiling(ascend_ops::TilingOfSigmoidGrad)
