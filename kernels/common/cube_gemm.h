@@ -12,10 +12,18 @@
 
 #include "kernel_operator.h"
 
+#if defined(__NPU_ARCH__) && (__NPU_ARCH__ == 2002 || __NPU_ARCH__ == 1001)
+#error "ascend-ops: 310P and 910A have no float or bfloat16 in their cube unit, no bias table and no \
+Fixpipe: leave matmul_bias_act and conv2d_bias_relu out of a build for them"
+#endif
+
 #include "cube_epilogue.h"
 #include "cube_load.h"
 
 namespace ascend_ops {
+
+// The unit of a copy into the bias table.
+constexpr uint32_t kBiasCopyBytes = kLoadsMatrices ? 32 : 64;
 
 template <typename T>
 constexpr bool kBiasFitsTable = sizeof(T) == 4;
@@ -104,7 +112,8 @@ private:
         bias = bias_l1_.template DeQue<T>();
         AscendC::LocalTensor<float> table = bias_table_.template AllocTensor<float>();
         AscendC::DataCopyParams copy;
-        copy.blockLen = static_cast<uint16_t>(RoundUpTo(place.columns * sizeof(T), 64) / 64);
+        copy.blockLen =
+            static_cast<uint16_t>(RoundUpTo(place.columns * sizeof(T), 64) / kBiasCopyBytes);
         AscendC::DataCopy(table, bias, copy);
         bias_l1_.FreeTensor(bias);
         bias_table_.EnQue(table);
@@ -126,10 +135,10 @@ private:
             const uint32_t rest = left_operand.depth - k;
             const uint32_t depth = rest < kStep ? rest : kStep;
             AscendC::LocalTensor<T> left_part = left_l0_.template AllocTensor<T>();
-            LoadLeft(left_part, left, left_operand, k, depth);
+            LoadOperand<Side::kLeft>(left_part, left, left_operand, k, depth);
             left_l0_.EnQue(left_part);
             AscendC::LocalTensor<T> right_part = right_l0_.template AllocTensor<T>();
-            LoadRight(right_part, right, right_operand, k, depth);
+            LoadOperand<Side::kRight>(right_part, right, right_operand, k, depth);
             right_l0_.EnQue(right_part);
             Multiply(sum, place, depth, chunk == 0 && k == 0, with_bias && k == 0);
         }
@@ -147,7 +156,7 @@ private:
         product.m = static_cast<uint16_t>(place.rows == 1 ? kFractalRows : place.rows);
         product.n = static_cast<uint16_t>(place.columns);
         product.k = static_cast<uint16_t>(depth);
-        product.kDirectionAlign = sizeof(T) == 4;
+        product.kDirectionAlign = kInBands<T>;
         product.cmatrixInitVal = first && !with_bias;
         // Small products are not ordered by the hardware when they add to the same sums.
         if (!first) AscendC::PipeBarrier<PIPE_M>();

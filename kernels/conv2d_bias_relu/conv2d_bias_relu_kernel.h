@@ -69,10 +69,10 @@ public:
                                 part.first_channel;
             const MatrixPart<T> rows = {filter_[row * tiling_.cube.n + place.column],
                                         part.channels, place.columns, tiling_.cube.n};
-            if constexpr (sizeof(T) == 4) {
+            if constexpr (kInBands<T>) {
                 CopyBands(to[i * part.pitch * width], rows);
             } else {
-                CopyColumns(to[i * part.pitch * kFractalRows], rows, depth);
+                CopyColumns(to[i * part.pitch * kColumnWidth<T>], rows, depth);
             }
         }
         return {place.columns, part.Depth(), true};

@@ -187,11 +187,12 @@ void Checker::Global(GlobalAccess::Kind kind, pipe_t pipe, const void* address, 
         if (begin < start || begin + bytes > start + size) continue;
         if (!core_.is_cube) RequireCubeSeen(begin, bytes, instruction);
         if (!accesses_.empty() && accesses_.back().end == begin &&
-            accesses_.back().kind == kind && (!core_.is_cube || accesses_.back().time == time)) {
+            accesses_.back().kind == kind && accesses_.back().tile == tile_ &&
+            (!core_.is_cube || accesses_.back().time == time)) {
             accesses_.back().end += bytes;
         } else {
             accesses_.push_back({begin, begin + bytes, core_.index, kind, instruction, pipe, time,
-                                 core_.block, core_.is_cube});
+                                 core_.block, core_.is_cube, tile_});
         }
         return;
     }
@@ -305,6 +306,7 @@ std::vector<GlobalAccess> Checker::Finish(bool atomic_left_on) {
         Fail("end of kernel", "SetAtomicNone is missing: the next kernel's stores would add",
              nullptr);
     }
+    if (!core_.is_cube) RequireFlagsWaited();
     if (core_.is_cube) {
         for (const GlobalAccess& access : accesses_) {
             if (access.kind != GlobalAccess::Kind::kRead) block_->cube_writes.push_back(access);

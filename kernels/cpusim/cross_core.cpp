@@ -9,6 +9,10 @@ namespace cpusim {
 namespace {
 // A flag's counter has four bits; one that overflows stops the hardware.
 constexpr size_t kFlagCountMax = 15;
+
+std::string CoreAndTile(const GlobalAccess& access) {
+    return "core " + std::to_string(access.core) + ", tile " + std::to_string(access.tile);
+}
 }  // namespace
 
 void Checker::AddProduct(const void* result, bool small, bool accumulates) {
@@ -39,11 +43,11 @@ void Checker::SetCrossFlag(bool is_cube, int id, pipe_t pipe) {
     }
 }
 
-void Checker::WaitCrossFlag(bool is_cube, int id, int64_t vector_core) {
+void Checker::WaitCrossFlag(bool is_cube, int id) {
     if (is_cube || id < 0 || id >= BlockHistory::kFlags) {
         Fail("CrossCoreWaitFlag", "a vector core waits for flags 0 to 15 of its cube core", nullptr);
     }
-    auto& flags = block_->told[static_cast<size_t>(vector_core)][static_cast<size_t>(id)];
+    auto& flags = block_->told[static_cast<size_t>(core_.sub_block)][static_cast<size_t>(id)];
     if (flags.empty()) {
         Fail("CrossCoreWaitFlag", "flag " + std::to_string(id) + " was not set as often as it is "
              "waited for: the core would hang", nullptr);
@@ -65,14 +69,12 @@ void Checker::RequireCubeSeen(const uint8_t* begin, uint64_t bytes,
     }
 }
 
-void RequireFlagsWaited(const char* operator_name, const BlockHistory& block) {
-    for (const auto& vector_core : block.told) {
-        for (size_t id = 0; id < vector_core.size(); ++id) {
-            if (vector_core[id].empty()) continue;
-            throw Violation(std::string(operator_name) + ": end of kernel: cross-core flag " +
-                            std::to_string(id) + " was set and not waited for by each vector "
-                            "core: the next kernel would see it");
-        }
+void Checker::RequireFlagsWaited() const {
+    const auto& flags = block_->told[static_cast<size_t>(core_.sub_block)];
+    for (size_t id = 0; id < flags.size(); ++id) {
+        if (flags[id].empty()) continue;
+        Fail("end of kernel", "cross-core flag " + std::to_string(id) + " was set and not waited for "
+             "by each vector core: the next kernel would see it", nullptr);
     }
 }
 
@@ -91,8 +93,8 @@ void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> acce
             if (same_core || cube_and_vector || same_kind) continue;
             char place[32];
             std::snprintf(place, sizeof place, "%p", static_cast<const void*>(other.begin));
-            throw Violation(std::string(operator_name) + ": core " + std::to_string(one.core) +
-                            " and core " + std::to_string(other.core) + ", address " + place +
+            throw Violation(std::string(operator_name) + ": " + CoreAndTile(one) + " and " +
+                            CoreAndTile(other) + ", address " + place +
                             ": " + one.instruction + " and " + other.instruction +
                             " touch the same bytes of global memory, and nothing orders them");
         }

@@ -29,47 +29,28 @@
 namespace ascend_ops {
 namespace {
 
-constexpr char kName[] = "matmul_bias_act";
-
+struct MatmulOperator {
+    using Tiling = MatmulBiasActTiling;
+    static constexpr char kName[] = "matmul_bias_act";
 #if CPUSIM_HAS_CUBE_UNIT
-template <void (*kEntry)(GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR, GM_ADDR)>
-void Call(const AscendTensor* tensors, uint8_t* tiling) {
-    const auto address = [&](int i) { return static_cast<uint8_t*>(tensors[i].data); };
-    kEntry(address(0), address(1), address(2), address(3), address(4), tiling);
-}
-
-constexpr KernelBody kBodies[] = {Call<ascend_matmul_bias_act_float>,
-                                  Call<ascend_matmul_bias_act_half>,
-                                  Call<ascend_matmul_bias_act_bfloat16>};
+    static constexpr KernelBody kBodies[] = {CallCube<ascend_matmul_bias_act_float>,
+                                             CallCube<ascend_matmul_bias_act_half>,
+                                             CallCube<ascend_matmul_bias_act_bfloat16>};
 #else
-constexpr KernelBody kBodies[] = {nullptr, nullptr, nullptr};
+    static constexpr KernelBody kBodies[] = {nullptr, nullptr, nullptr};
 #endif
 
-int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
-    const int unit = CheckCubeUnit(kName, error);
-    if (unit != ASCEND_OK) return unit;
-    const int supported = CheckDtype(problem->dtype, kBodies, kName, error);
-    if (supported != ASCEND_OK) return supported;
-    MatmulBiasActTiling tiling;
-    static_assert(sizeof tiling <= ASCEND_TILING_BYTES, "tiling fits the plan");
-    const MatmulStatus status =
-        TileMatmulBiasAct(ReadMatmulProblem(*problem), ElementBytes(problem->dtype),
-                          problem->dtype != ASCEND_BFLOAT16, CubeCoreCount(), &tiling);
-    if (status != MatmulStatus::kOk) return Fail(error, ASCEND_INVALID, MatmulMessage(status));
-    plan->core_count = static_cast<int32_t>(tiling.cube.core_count);
-    plan->workspace_bytes = WorkspaceBytes(tiling.cube);
-    std::memcpy(plan->tiling, &tiling, sizeof tiling);
-    return ASCEND_OK;
-}
-
-int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
-        int32_t begin, int32_t end, AscendError* error) {
-    return RunMixedCores(kName, kBodies[problem->dtype], 4, plan, tensors, begin, end, error);
-}
+    static const char* Tile(const AscendProblem& problem, Tiling* tiling) {
+        return MatmulMessage(TileMatmulBiasAct(
+            ReadMatmulProblem(problem), ElementBytes(problem.dtype),
+            problem.dtype != ASCEND_BFLOAT16, CubeCoreCount(), tiling));
+    }
+};
 
 }  // namespace
 
 extern const AscendOperator kMatmulBiasActCpusim;
-const AscendOperator kMatmulBiasActCpusim = {ASCEND_CUBE_NAME("matmul_bias_act"), 4, Plan, Run};
+const AscendOperator kMatmulBiasActCpusim = {ASCEND_CUBE_NAME("matmul_bias_act"), kCubeTensors,
+                                      PlanCube<MatmulOperator>, RunCube<MatmulOperator>};
 
 }  // namespace ascend_ops

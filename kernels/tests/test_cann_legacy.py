@@ -68,6 +68,15 @@ def test_a_soc_without_bfloat16_gets_no_kernel_of_it(tmp_path: Path) -> None:
     assert not [path for path in generated(tmp_path) if "bfloat16" in path.stem]
 
 
+def test_a_soc_whose_cube_unit_lacks_float_is_told_what_it_does_not_get(tmp_path: Path) -> None:
+    done = configure(tmp_path, "-DSOC_VERSION=Ascend310P3")
+    told = " ".join(done.stderr.split())
+    assert "Ascend310P3 gets no conv2d_bias_relu and no matmul_bias_act" in told
+    operators = {_folder(path) for path in generated(tmp_path)}
+    assert operators == {"embedding_dense_grad", "gather_add_relu", "sigmoid", "sigmoid_grad"}
+    assert {path.stem for path in (tmp_path / "build/launch").glob("*.cpp")} == operators
+
+
 @pytest.mark.long
 def test_the_generated_sources_compile(tmp_path: Path) -> None:
     assert configure(tmp_path).returncode == 0

@@ -26,6 +26,11 @@ NO_PAD = "DataCopyPad: not on this SoC"
 NO_ADD = "Add: this SoC does not have it for this type"
 NO_CAST = "Cast: this SoC does not have this pair of types"
 
+NO_MMAD = "Mmad: not on this SoC, or not for these types"
+NO_BIAS_COPY = "DataCopy into the bias table: not on this SoC, or not for these types"
+CUBE = "MmadParams mmad; LoadData2DParams load; DataCopyParams one; FixpipeParamsV220 fixpipe; "
+FIXPIPE = CUBE + "Fixpipe<float, float, CFG_ROW_MAJOR>(gf, f, fixpipe);"
+
 LINES: list[tuple[str, int, str | None]] = [
     ("Exp(f, f, 8);", A2, None),
     ("Exp(h, h, 8);", A910, None),
@@ -71,7 +76,43 @@ LINES: list[tuple[str, int, str | None]] = [
     ("half x = 1.0f; (void)x;", A2, "conversion from"),
     ("TQue<TPosition::VECCALC, 1> q; (void)q;", A2, "no queue at that position"),
     ("TQue<TPosition::VECIN, 1> q; pipe.InitBuffer(q, 2, 64);", A2, None),
+    # The cube unit: what its tables say for each SoC.
+    *[(CUBE + "Mmad(f, h, h, mmad);", arch, None) for arch in (A2, A950)],
+    *[(CUBE + "Mmad(f, f, f, mmad);", arch, None) for arch in (A2, A950)],
+    *[(CUBE + BFLOAT + "Mmad(f, b, b, mmad);", arch, None) for arch in (A2, A950)],
+    *[(CUBE + "Mmad(f, f, f, mmad);", arch, NO_MMAD) for arch in (P310, A910)],
+    (CUBE + "Mmad(f, h, f, mmad);", A2, NO_MMAD),
+    (CUBE + "Mmad(h, h, h, mmad);", A2, NO_MMAD),
+    (CUBE + "mmad.disableGemv = true;", A950, None),
+    (CUBE + "mmad.disableGemv = true;", A2, "no member named"),
+    (CUBE + "DataCopy(f, h, one);", A2, None),
+    (CUBE + BFLOAT + "DataCopy(f, b, one);", A950, None),
+    (CUBE + BFLOAT + "DataCopy(f, b, one);", A2, NO_BIAS_COPY),
+    (CUBE + "DataCopy(f, h, one);", P310, NO_BIAS_COPY),
+    (CUBE + "LoadData(h, h, load);", A2, None),
+    (CUBE + "LoadData(h, h, load);", A950, "on 3510 take LoadData2DParamsV2"),
+    ("LoadData2DParamsV2 load; LoadData(h, h, load);", A950, None),
+    ("LoadData2DParamsV2 load; LoadData(h, h, load);", A2, "LoadData2DParamsV2: of 3510"),
+    *[(FIXPIPE, arch, None) for arch in (A2, A950)],
+    *[(FIXPIPE, arch, "Fixpipe: not on this SoC") for arch in (P310, A910)],
+    ("TQue<TPosition::A1, 1> q; (void)q;", A950, None),
+    ("TQue<TPosition::A1, 1> q; (void)q;", A910, "no queue at that position"),
 ]
+
+
+@pytest.mark.parametrize("operator", ["matmul_bias_act", "conv2d_bias_relu"])
+@pytest.mark.parametrize("arch", [A910, P310])
+def test_a_kernel_of_the_cube_unit_says_what_a_soc_lacks(
+    operator: str, arch: int, tmp_path: Path
+) -> None:
+    source = tmp_path / "kernel.cpp"
+    source.write_text(f'#include "{KERNELS}/{operator}/{operator}_kernel.h"\n', encoding="utf-8")
+    include = f"-I{KERNELS / 'cpusim/include'}"
+    flags = ["-std=c++17", "-fsyntax-only", "-DCPUSIM_CHECKED=0", f"-D__NPU_ARCH__={arch}"]
+    command = ["g++", *flags, include, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no bias table and no Fixpipe: leave matmul_bias_act and conv2d" in done.stderr
 
 
 def compile_text(text: str, arch: int, folder: Path) -> str:

@@ -7,15 +7,17 @@ and run; the message must name operator, core, tile and place, and say which rul
 import ctypes
 import re
 import subprocess
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from ascend_ops.abi import _Error, _Plan, _Problem, _Tensor
 
-KERNELS = Path(__file__).resolve().parent.parent
+from kernels.tests.mutant_library import KERNELS, Edit, compile_checked, mutated, read_table
+
+PARTS = ("common/tile_copy.h", "sigmoid/sigmoid_kernel.h")
 # One full tile of 9344 elements and more a core, so that buffers are used again.
 LONG = 9344 * 40 * 3
 
@@ -23,42 +25,31 @@ LONG = 9344 * 40 * 3
 PLACES = {
     "buffer": r"core 0, tile -?\d+, UB\+0x[0-9a-f]+: ",
     "elsewhere": r"core 0, tile -?\d+, address \S+: ",
-    "cores": r"core \d+ and core \d+, address 0x[0-9a-f]+: ",
+    "cores": r"core \d+, tile -?\d+ and core \d+, tile -?\d+, address 0x[0-9a-f]+: ",
 }
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """One edit of the kernel's text, the length to run it on, and what must be told."""
+class Mutant(Edit):
+    """A mutant, the length to run it on, and where the fault is told to be."""
 
-    name: str
-    find: str
-    replace: str
-    told: str
     length: int = LONG
     place: str = "buffer"
 
 
 def read_mutants() -> list[Mutant]:
     """The table of edits, mutants.toml."""
-    table = tomllib.loads((KERNELS / "tests/mutants.toml").read_text(encoding="utf-8"))
-    return [Mutant(name, **fields) for name, fields in table.items()]
+    rows: Any = read_table("mutants.toml")
+    return [Mutant(name, **fields) for name, fields in rows.items()]
 
 
 MUTANTS = read_mutants()
 
 
-def mutated(mutant: Mutant) -> str:
-    """The kernel's text with its edit, in a namespace of its own."""
-    text = ""
-    for name in ("common/tile_copy.h", "sigmoid/sigmoid_kernel.h"):
-        lines = (KERNELS / name).read_text(encoding="utf-8").splitlines()
-        text += "\n".join(line for line in lines if not line.startswith("#pragma once"))
-    assert text.count(mutant.find) == 1, f"{mutant.name}: the kernel's text has changed"
-    text = re.sub(r'#include ".*"', "", text).replace(mutant.find, mutant.replace)
-    text = text.replace("namespace ascend_ops {", f"namespace mutant_{mutant.name} {{")
+def runnable(mutant: Mutant) -> str:
+    """The mutated kernel, and a function that plans and runs it."""
     return (
-        text
+        mutated(mutant, PARTS)
         + f"""
 namespace mutant_{mutant.name} {{
 using ascend_ops::SigmoidTiling;
@@ -87,21 +78,12 @@ extern "C" __attribute__((visibility("default"))) int {mutant.name}(
 @pytest.fixture(scope="module")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """All mutants compiled into one checked library."""
-    folder = tmp_path_factory.mktemp("mutants")
     head = (
         '#include "kernel_operator.h"\n#include "runtime/cpusim_operator.h"\n'
         '#include "sigmoid/sigmoid_tiling.h"\nusing ascend_ops::SigmoidTiling;\n'
     )
-    source = folder / "mutants.cpp"
-    source.write_text(head + "".join(mutated(mutant) for mutant in MUTANTS), encoding="utf-8")
-    names = ("cpusim/checker.cpp", "cpusim/cross_core.cpp", "runtime/cpusim_operator.cpp")
-    parts = [source, *[KERNELS / name for name in names]]
-    include = [f"-I{KERNELS / name}" for name in (".", "cpusim/include", "runtime")]
-    flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-DCPUSIM_CHECKED=1", "-D__NPU_ARCH__=2201"]
-    library = folder / "mutants.so"
-    command = ["g++", *flags, *include, *map(str, parts), "-o", str(library)]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(library))
+    text = head + "".join(runnable(mutant) for mutant in MUTANTS)
+    return compile_checked(text, tmp_path_factory.mktemp("mutants"))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -117,6 +99,19 @@ def test_the_checked_build_names_the_broken_rule(mutants: ctypes.CDLL, mutant: M
     else:
         assert re.match("sigmoid: " + PLACES[mutant.place] + re.escape(mutant.told), text), text
         assert code == 2
+
+
+def test_a_kernel_that_trusts_the_inaccurate_reciprocal_shows_it(mutants: ctypes.CDLL) -> None:
+    # The vendor documents an error of 1e-4; a kernel's own tolerance is 2 ulp, 2.4e-7.
+    x = np.linspace(-8, 8, LONG, dtype=np.float32)
+    y = np.empty_like(x)
+    tensors = (_Tensor * 2)(*[_Tensor(a.ctypes.data, a.nbytes) for a in (x, y)])
+    error = _Error()
+    code = mutants["reciprocal_for_div"](ctypes.c_int64(LONG), tensors, ctypes.byref(error))
+    assert (code, error.text) == (0, b"")
+    exact = 1 / (1 + np.exp(-x.astype(float)))
+    worst = np.max(np.abs(y / exact - 1))
+    assert 4e-5 < worst <= 1e-4
 
 
 def test_the_python_mirror_of_the_abi_has_the_sizes_of_c(tmp_path: Path) -> None:

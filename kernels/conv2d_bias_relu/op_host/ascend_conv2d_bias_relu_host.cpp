@@ -83,22 +83,10 @@ class AscendConv2dBiasRelu : public OpDef {
 public:
     explicit AscendConv2dBiasRelu(const char* name) : OpDef(name)
     {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("filter")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("bias")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Output("y")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        ascend_ops::DeclareTensor(this->Input("x"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("filter"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("bias"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Output("y"), ascend_ops::FloatTypes());
         this->Attr("strides").AttrType(REQUIRED).ListInt();
         this->Attr("padding").AttrType(REQUIRED).String();
         this->Attr("dilations").AttrType(OPTIONAL).ListInt({1, 1, 1, 1});
@@ -107,7 +95,8 @@ public:
         this->AICore()
             .SetTiling(ascend_ops::TilingOfConv)
             .AddConfig("ascend910b")
-            .AddConfig("ascend910_93");
+            .AddConfig("ascend910_93")
+            .AddConfig("ascend950");
     }
 };
 OP_ADD(AscendConv2dBiasRelu);

@@ -38,22 +38,10 @@ class AscendMatmulBiasAct : public OpDef {
 public:
     explicit AscendMatmulBiasAct(const char* name) : OpDef(name)
     {
-        this->Input("a")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("b")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Input("bias")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Output("y")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .Format({ge::FORMAT_ND, ge::FORMAT_ND, ge::FORMAT_ND});
+        ascend_ops::DeclareTensor(this->Input("a"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("b"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Input("bias"), ascend_ops::FloatTypes());
+        ascend_ops::DeclareTensor(this->Output("y"), ascend_ops::FloatTypes());
         this->Attr("transpose_a").AttrType(OPTIONAL).Bool(false);
         this->Attr("transpose_b").AttrType(OPTIONAL).Bool(false);
         this->Attr("activation").AttrType(OPTIONAL).String("none");
@@ -61,7 +49,8 @@ public:
         this->AICore()
             .SetTiling(ascend_ops::TilingOfMatmul)
             .AddConfig("ascend910b")
-            .AddConfig("ascend910_93");
+            .AddConfig("ascend910_93")
+            .AddConfig("ascend950");
     }
 };
 OP_ADD(AscendMatmulBiasAct);

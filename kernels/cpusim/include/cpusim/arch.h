@@ -17,8 +17,9 @@
 
 // For the preprocessor: a file cannot even name a kernel that the SoC lacks the type for.
 #define CPUSIM_HAS_BFLOAT16 (__NPU_ARCH__ == 2201 || __NPU_ARCH__ == 3510)
-// The emulator has the cube unit of the separate cube cores of 2201, with Fixpipe.
-#define CPUSIM_HAS_CUBE_UNIT (__NPU_ARCH__ == 2201)
+// Cube cores apart from the vector cores, with Fixpipe and a bias table: 2201 and 3510. The cube unit
+// of 1001 and 2002 is part of the vector core and has neither.
+#define CPUSIM_HAS_CUBE_UNIT (__NPU_ARCH__ == 2201 || __NPU_ARCH__ == 3510)
 
 namespace cpusim {
 
@@ -98,15 +99,34 @@ inline constexpr bool kAtomicAdd =
     kSame<T, float> || (kArch != 1001 && kOneOf<T, int16_t, half>) ||
     ((kArch == 2201 || kArch == 3510) && kOneOf<T, int8_t, int32_t, bfloat16_t>);
 
-// Mmad's operands: result, left and right matrix.
+// Mmad's operands: result, left and right matrix. The float and bfloat16 of 2201 and 3510 do not
+// exist on 1001 and 2002, which also have sums in half.
 template <typename C, typename A, typename B>
 inline constexpr bool kMmad =
-    kSame<A, B> && ((kSame<C, float> && kOneOf<A, half, float, bfloat16_t>) ||
-                    (kSame<C, int32_t> && kSame<A, int8_t>));
+    (kSame<A, B> && ((kSame<C, float> && kSame<A, half>) || (kSame<C, int32_t> && kSame<A, int8_t>))) ||
+    (kHasCubeUnit && kSame<A, B> && kSame<C, float> && kOneOf<A, float, bfloat16_t>) ||
+    (!kHasCubeUnit && kSame<A, B> && kSame<C, half> && kSame<A, half>);
 
 // What a copy into the bias table makes of the bias.
 template <typename To, typename From>
 inline constexpr bool kBiasCopy =
-    (kSame<To, float> && kOneOf<From, half, float>) || (kSame<To, int32_t> && kSame<From, int32_t>);
+    kHasCubeUnit && ((kSame<To, float> && kOneOf<From, half, float>) ||
+                     (kSame<To, int32_t> && kSame<From, int32_t>) ||
+                     (kArch == 3510 && kSame<To, float> && kSame<From, bfloat16_t>));
+// The unit of that copy's blockLen, in bytes; on 3510 there must be an even number of them.
+inline constexpr uint32_t kBiasCopyBytes = kArch == 3510 ? 32 : 64;
+
+// How fractals of the left matrix lie in L0A: row of fractals after row of fractals (Zz) on 2201,
+// column after column (Nz) on 3510.
+inline constexpr bool kLeftInRows = kArch == 2201;
+
+// What the hardware's tables say, so that a change here does not pass unseen.
+static_assert(kMmad<float, half, half> && kMmad<int32_t, int8_t, int8_t>, "on each SoC");
+static_assert(!kMmad<float, half, float> && !kMmad<int32_t, half, half>, "on no SoC");
+static_assert(kMmad<float, float, float> == kHasCubeUnit, "float: 2201 and 3510");
+static_assert(kMmad<float, bfloat16_t, bfloat16_t> == kHasCubeUnit, "bfloat16: 2201 and 3510");
+static_assert(kMmad<half, half, half> == !kHasCubeUnit, "sums in half: 1001 and 2002");
+static_assert(kBiasCopy<float, half> == (kBiasTableBytes != 0), "a bias table: 2201 and 3510");
+static_assert(kBiasCopy<float, bfloat16_t> == (kArch == 3510), "of bfloat16: 3510");
 
 }  // namespace cpusim

@@ -53,6 +53,7 @@ struct GlobalAccess {
     uint32_t time;  // of the access on its pipe
     int64_t block;  // a cube core and its vector cores make a block
     bool is_cube;
+    int64_t tile;  // of the core, when it touched the range first
 };
 
 // Which core the checker watches.
@@ -60,6 +61,7 @@ struct CoreName {
     int64_t index = 0;
     int64_t block = 0;
     bool is_cube = false;
+    int64_t sub_block = 0;  // which vector core of its block
 };
 
 // What a block's cube core has told its vector cores, and what it wrote to global memory.
@@ -111,9 +113,9 @@ class Checker {
     void AddProduct(const void* result, bool small, bool accumulates);
     void SettleProducts() { small_product_ = nullptr; }
     void SetCrossFlag(bool is_cube, int id, pipe_t pipe);
-    void WaitCrossFlag(bool is_cube, int id, int64_t vector_core);
-    // At the end of a kernel: refuses pending flags and tensors and an atomic mode left on, and
-    // gives what the core touched in global memory.
+    void WaitCrossFlag(bool is_cube, int id);
+    // At the end of a kernel: refuses pending flags, also of a vector core's cube core, tensors that
+    // are not freed and an atomic mode left on, and gives what the core touched in global memory.
     std::vector<GlobalAccess> Finish(bool atomic_left_on);
 
    private:
@@ -130,6 +132,7 @@ class Checker {
     uint64_t Locate(const void* address, uint64_t bytes, const char* instruction) const;
     void RequireReach(pipe_t pipe, uint64_t offset, const char* instruction,
                       const void* address) const;
+    void RequireFlagsWaited() const;
     void RequireCubeSeen(const uint8_t* begin, uint64_t bytes, const char* instruction) const;
     Block& BlockAt(uint64_t offset);
     const Block* FindBlock(uint64_t offset) const;
@@ -161,10 +164,8 @@ class Checker {
     std::vector<Flag> flags_;
 };
 
-// The first throws Violation when a cube core's flag was not waited for by each vector core of its
-// block, the second when two cores touched the same bytes, one of them writing, and not both by
-// atomic adds: nothing orders cores among each other.
-void RequireFlagsWaited(const char* operator_name, const BlockHistory& block);
+// Throws Violation when two cores touched the same bytes, one of them writing, and not both by atomic
+// adds: nothing orders cores among each other.
 void RequireCoresApart(const char* operator_name, std::vector<GlobalAccess> accesses);
 
 }  // namespace cpusim

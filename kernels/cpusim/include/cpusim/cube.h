@@ -14,6 +14,20 @@ uint32_t DepthInFractals(const MmadParams& p) {
     return sizeof(T) == 4 && p.kDirectionAlign ? (fractals + 1) / 2 * 2 : fractals;
 }
 
+// Which fractal of L0A holds a place of the left matrix.
+inline uint32_t LeftFractal(uint32_t row, uint32_t column, uint32_t rows, uint32_t depth) {
+    return cpusim::kLeftInRows ? row * depth + column : column * rows + row;
+}
+
+// With one row the hardware reads the left matrix as a plain vector, unless 3510 is told not to.
+inline bool ReadsVector([[maybe_unused]] const MmadParams& p) {
+#if __NPU_ARCH__ == 3510
+    return p.m == 1 && !p.disableGemv;
+#else
+    return p.m == 1;
+#endif
+}
+
 template <typename C, typename A>
 void CheckMmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalTensor<A>& filter,
                const MmadParams& p) {
@@ -30,8 +44,10 @@ void CheckMmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalT
     require(fm.GetPhyAddr() % 512 == 0 && filter.GetPhyAddr() % 512 == 0,
             "the operands must be a multiple of 512 bytes", fm.Bytes());
     require(p.m <= 4095 && p.n <= 4095 && p.k <= 4095, "m, n and k are at most 4095", dst.Bytes());
-    require(p.m != 1, "with m = 1 the hardware reads the left matrix as a plain vector (GEMV), which "
+    require(!ReadsVector(p), "with m = 1 the hardware reads the left matrix as a plain vector (GEMV), which "
             "the emulator does not: give it a whole fractal, m = 16", fm.Bytes());
+    require(!p.kDirectionAlign || cpusim::kArch == 2201,
+            "kDirectionAlign is false on this SoC", fm.Bytes());
     require(p.unitFlag == 0 && !p.isBias, "the emulator has no unitFlag and no isBias",
             dst.Bytes());
     const uint64_t depth = DepthInFractals<A>(p);
@@ -50,7 +66,8 @@ void ObserveMmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm,
         const uint32_t left = p.k - k;
         const uint32_t bytes = (left < kC0<A> ? left : kC0<A>) * sizeof(A);
         for (uint32_t m = 0; m < p.m; ++m) {
-            const uint32_t at = (m / 16 * depth + k / kC0<A>) * kFractal<A> + m % 16 * kC0<A>;
+            const uint32_t fractal = LeftFractal(m / 16, k / kC0<A>, rows / 16, depth);
+            const uint32_t at = fractal * kFractal<A> + m % 16 * kC0<A>;
             cpusim::ObserveRead(PIPE_M, fm.Data() + at, bytes, "Mmad");
         }
         for (uint32_t n = 0; n < p.n; ++n) {
@@ -111,7 +128,8 @@ void Multiply(const LocalTensor<float>& dst, const LocalTensor<A>& fm,
             for (uint32_t k = 0; k < p.k; k += kC0<A>) {
                 const uint32_t rest = p.k - k;
                 const uint32_t at = k / kC0<A>;
-                WidenFractal(left, fm.Data() + (m * depth + at) * kFractal<A>, false);
+                const uint32_t fractal = LeftFractal(m, at, blocks_m, depth);
+                WidenFractal(left, fm.Data() + fractal * kFractal<A>, false);
                 WidenFractal(right, filter.Data() + (at * blocks_n + n) * kFractal<A>, true);
                 AddFractals(sum, left, kC0<A>, right, rest < kC0<A> ? rest : kC0<A>);
             }

@@ -2,7 +2,7 @@
 // fractals, L1 → bias table, and constants into L1.
 //
 // A fractal is 512 bytes: 16 rows of 32. L0A holds fractals of 16 rows of the left matrix, row of
-// fractals after row of fractals (Zz); L0B holds fractals of 16 columns of the right matrix, each
+// fractals after row of fractals (Zz), or on 3510 column after column (Nz); L0B holds fractals of 16 columns of the right matrix, each
 // column's 32 bytes together (Zn).
 #pragma once
 
@@ -54,7 +54,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
                   "DataCopy(Nd2Nz): not on this SoC, or not for this type");
     const Nd2NzParams& p = intriParams;
     detail::CheckNdToNz(p, dst.Bytes());
-    detail::CheckUnifiedAddress(dst.Bytes(), "DataCopy(Nd2Nz)");
+    detail::CheckLocalAddress(dst.Bytes(), "DataCopy(Nd2Nz)");
     cpusim::RequireRegion(cpusim::Region::kL1, dst.Bytes(), "DataCopy(Nd2Nz)",
                           "the destination must lie in L1");
     const uint64_t bytes = uint64_t{p.ndNum} * p.nValue * p.dValue * sizeof(T);
@@ -72,7 +72,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
     }
 }
 
-// L1 → bias table, widening half to float. `blockLen` counts 64 bytes of the source.
+// L1 → bias table, widening to float. `blockLen` counts 64 bytes of the source, on 3510 32.
 template <typename T, typename U>
 inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src,
                      const DataCopyParams& repeatParams) {
@@ -86,7 +86,9 @@ inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src,
                     "the address in the bias table must be a multiple of 64 bytes", dst.Bytes());
     cpusim::Require(repeatParams.blockCount == 1, "DataCopy(bias)",
                     "the emulator copies one block", dst.Bytes());
-    const uint32_t count = repeatParams.blockLen * 64u / sizeof(U);
+    const uint32_t bytes = repeatParams.blockLen * cpusim::kBiasCopyBytes;
+    cpusim::Require(bytes % 64 == 0, "DataCopy(bias)", "blockLen must be even", dst.Bytes());
+    const uint32_t count = bytes / sizeof(U);
     src.CheckIndex(0, count, "DataCopy(bias)");
     dst.CheckIndex(0, count, "DataCopy(bias)");
     cpusim::ObserveUnsureRead(PIPE_MTE1, src.Bytes(), count * sizeof(U), "DataCopy(bias)");
@@ -104,7 +106,7 @@ inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& initC
     static_assert(cpusim::kHasCubeUnit && sizeof(T) > 0, "Fill of L1: not on this SoC");
     cpusim::RequireRegion(cpusim::Region::kL1, dst.Bytes(), "Fill",
                           "the emulator fills L1 only");
-    detail::CheckUnifiedAddress(dst.Bytes(), "Fill");
+    detail::CheckLocalAddress(dst.Bytes(), "Fill");
     const InitConstValueParams<T>& p = initConstValueParams;
     cpusim::Require(p.repeatTimes <= 32767 && p.blockNum <= 32767 && p.dstGap <= 32767, "Fill",
                     "repeatTimes, blockNum and dstGap are at most 32767", dst.Bytes());
@@ -159,8 +161,8 @@ void LoadFractal(T* to, const T* from, bool transpose, const char* instruction) 
 template <typename T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                      const LoadData2DParams& loadDataParams) {
-    static_assert(cpusim::kHasCubeUnit && sizeof(T) > 0,
-                  "LoadData: the emulator does not have it for this SoC");
+    static_assert(cpusim::kArch == 2201 && sizeof(T) > 0,
+                  "LoadData: on 3510 take LoadData2DParamsV2; others have no kernel");
     detail::CheckLoad(dst, src, "LoadData");
     const LoadData2DParams& p = loadDataParams;
     cpusim::Require(!p.ifTranspose || sizeof(T) == 2, "LoadData",
@@ -183,7 +185,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 template <typename T>
 inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                                   const LoadData2dTransposeParams& loadDataParams) {
-    static_assert(cpusim::kHasCubeUnit && (sizeof(T) == 2 || sizeof(T) == 4),
+    static_assert(cpusim::kArch == 2201 && (sizeof(T) == 2 || sizeof(T) == 4),
                   "LoadDataWithTranspose: the emulator has it for 2- and 4-byte types of 2201");
     detail::CheckLoad(dst, src, "LoadDataWithTranspose");
     const LoadData2dTransposeParams& p = loadDataParams;
@@ -207,6 +209,70 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
                 const uint32_t row = half * kWidth + i % kWidth;
                 detail::MoveElement(out + i, in + column / kWidth * detail::kFractal<T> +
                                     row * kWidth + column % kWidth);
+            }
+        }
+    }
+}
+
+namespace detail {
+
+inline void CheckMatrixLoad(const LoadData2DParamsV2& p, uint32_t element_bytes,
+                            const void* address) {
+    cpusim::Require(p.mStep <= 255 && p.kStep <= 255, "LoadData", "mStep and kStep are at most 255",
+                    address);
+    cpusim::Require(p.srcStride >= 0, "LoadData", "the emulator reads forwards only", address);
+    cpusim::Require(!p.ifTranspose || element_bytes != 4 || p.kStep % 2 == 0, "LoadData",
+                    "kStep must be even for a 4-byte type that is transposed", address);
+}
+
+// A square of 16 × 16 elements, `kHalves` fractals side by side in the source, exchanged: as many
+// fractals in the destination, `step` elements apart.
+template <typename T, uint32_t kHalves>
+void LoadSquare(T* to, uint64_t step, const T* from, uint64_t from_step) {
+    constexpr uint32_t kWidth = 16 / kHalves;
+    for (uint32_t half = 0; half < kHalves; ++half) {
+        T* out = to + half * step;
+        cpusim::ObserveUnsureRead(PIPE_MTE1, from + half * from_step, cpusim::kFractalBytes,
+                                  "LoadData");
+        cpusim::ObserveWrite(PIPE_MTE1, out, cpusim::kFractalBytes, "LoadData");
+        for (uint32_t i = 0; i < kFractal<T>; ++i) {
+            const uint32_t column = i / kWidth;  // of the source
+            const uint32_t row = half * kWidth + i % kWidth;
+            MoveElement(out + i, from + column / kWidth * from_step + row * kWidth +
+                                     column % kWidth);
+        }
+    }
+}
+
+}  // namespace detail
+
+// L1 → L0A or L0B on 3510: mStep × kStep fractals.
+template <typename T>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                     const LoadData2DParamsV2& loadDataParams) {
+    static_assert(cpusim::kArch == 3510 && (sizeof(T) == 2 || sizeof(T) == 4),
+                  "LoadData2DParamsV2: of 3510, and the emulator has it for 2- and 4-byte types");
+    const LoadData2DParamsV2& p = loadDataParams;
+    detail::CheckLoad(dst, src, "LoadData");
+    detail::CheckMatrixLoad(p, sizeof(T), dst.Bytes());
+    constexpr uint32_t kFractal = detail::kFractal<T>;
+    const uint32_t halves = p.ifTranspose ? sizeof(T) / 2 : 1;
+    cpusim::ObserveCycles(PIPE_MTE1, cpusim::LoadCycles(uint64_t{p.mStep} * p.kStep * 512));
+    for (uint32_t k = 0; k < p.kStep; k += halves) {
+        for (uint32_t m = 0; m < p.mStep; ++m) {
+            const uint64_t from_step = static_cast<uint64_t>(p.srcStride) * kFractal;
+            const uint64_t to_step = uint64_t{p.dstStride} * kFractal;
+            const uint64_t from = (p.kStartPosition + k) * from_step +
+                                  (uint64_t{p.mStartPosition} + m) * kFractal;
+            const uint64_t to = p.ifTranspose ? m * halves * to_step + k / halves * kFractal
+                                              : k * to_step + m * kFractal;
+            src.CheckIndex(from + (halves - 1) * from_step, kFractal, "LoadData");
+            dst.CheckIndex(to + (halves - 1) * to_step, kFractal, "LoadData");
+            if (p.ifTranspose) {
+                detail::LoadSquare<T, sizeof(T) / 2>(dst.Data() + to, to_step, src.Data() + from,
+                                                     from_step);
+            } else {
+                detail::LoadFractal(dst.Data() + to, src.Data() + from, false, "LoadData");
             }
         }
     }

@@ -11,23 +11,30 @@ namespace AscendC {
 // A copy of row-major matrices into columns of 32 bytes (Nz). Strides of the source are in
 // elements; those of the destination in units of 32 bytes, between matrices in elements.
 struct Nd2NzParams {
+#if __NPU_ARCH__ == 3510
+    using Columns = uint32_t;
+    using Stride = uint64_t;
+#else
+    using Columns = uint16_t;
+    using Stride = uint16_t;
+#endif
     Nd2NzParams() {}
-    Nd2NzParams(const uint16_t ndNumIn, const uint16_t nValueIn, const uint16_t dValueIn,
-                const uint16_t srcNdMatrixStrideIn, const uint16_t srcDValueIn,
+    Nd2NzParams(const uint16_t ndNumIn, const uint16_t nValueIn, const Columns dValueIn,
+                const Stride srcNdMatrixStrideIn, const Stride srcDValueIn,
                 const uint16_t dstNzC0StrideIn, const uint16_t dstNzNStrideIn,
-                const uint16_t dstNzMatrixStrideIn)
+                const Columns dstNzMatrixStrideIn)
         : ndNum(ndNumIn), nValue(nValueIn), dValue(dValueIn),
           srcNdMatrixStride(srcNdMatrixStrideIn), srcDValue(srcDValueIn),
           dstNzC0Stride(dstNzC0StrideIn), dstNzNStride(dstNzNStrideIn),
           dstNzMatrixStride(dstNzMatrixStrideIn) {}
     uint16_t ndNum = 0;
     uint16_t nValue = 0;
-    uint16_t dValue = 0;
-    uint16_t srcNdMatrixStride = 0;
-    uint16_t srcDValue = 0;
+    Columns dValue = 0;
+    Stride srcNdMatrixStride = 0;
+    Stride srcDValue = 0;
     uint16_t dstNzC0Stride = 0;
     uint16_t dstNzNStride = 0;
-    uint16_t dstNzMatrixStride = 0;
+    Columns dstNzMatrixStride = 0;
 };
 
 // Fractals from L1 to L0A or L0B; positions and gaps in units of 512 bytes.
@@ -48,6 +55,27 @@ struct LoadData2DParams {
     uint8_t addrMode = 0;
 };
 using LoadData2dParams = LoadData2DParams;
+
+// On 3510: a matrix of fractals from L1, as it lies or transposed. Along its rows positions and steps
+// count 16 elements, along its columns 32 bytes; the strides count fractals from one column of
+// fractals to the next.
+struct LoadData2DParamsV2 {
+    LoadData2DParamsV2() {}
+    LoadData2DParamsV2(const uint32_t mStartPositionIn, const uint32_t kStartPositionIn,
+                       const uint16_t mStepIn, const uint16_t kStepIn, const int32_t srcStrideIn,
+                       const uint16_t dstStrideIn, const bool ifTransposeIn, const uint8_t sidIn)
+        : mStartPosition(mStartPositionIn), kStartPosition(kStartPositionIn), mStep(mStepIn),
+          kStep(kStepIn), srcStride(srcStrideIn), dstStride(dstStrideIn),
+          ifTranspose(ifTransposeIn), sid(sidIn) {}
+    uint32_t mStartPosition = 0;
+    uint32_t kStartPosition = 0;
+    uint16_t mStep = 0;
+    uint16_t kStep = 0;
+    int32_t srcStride = 0;
+    uint16_t dstStride = 0;
+    bool ifTranspose = false;
+    uint8_t sid = 0;
+};
 
 // Square blocks (two fractals of a 4-byte type, one of a 2-byte type) that are transposed. Source
 // positions count squares, destination gaps count fractals.
@@ -84,6 +112,9 @@ struct MmadParams {
     bool kDirectionAlign = false;
     bool cmatrixSource = false;
     bool cmatrixInitVal = true;
+#if __NPU_ARCH__ == 3510
+    bool disableGemv = false;
+#endif
 };
 
 // A constant for `repeatTimes` runs of `blockNum` blocks, 32 bytes each in L1.

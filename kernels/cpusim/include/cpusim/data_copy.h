@@ -8,10 +8,10 @@
 namespace AscendC {
 namespace detail {
 
-inline void CheckUnifiedAddress(const uint8_t* address, const char* instruction) {
+inline void CheckLocalAddress(const uint8_t* address, const char* instruction) {
     cpusim::Require(
         (address - cpusim::ThisCore().memory) % cpusim::kBlockBytes == 0, instruction,
-        "an address in the Unified Buffer must be a multiple of 32 bytes", address);
+        "an address in local memory must be a multiple of 32 bytes", address);
 }
 
 // What the copy engine moves: it drops what is left over beyond whole 32-byte blocks.
@@ -39,7 +39,7 @@ void Store(T* destination, const T* source, uint64_t bytes) {
 template <typename T>
 inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count) {
     const uint64_t bytes = detail::WholeBlocks<T>(count, dst.Bytes(), "DataCopy");
-    detail::CheckUnifiedAddress(dst.Bytes(), "DataCopy");
+    detail::CheckLocalAddress(dst.Bytes(), "DataCopy");
     dst.CheckIndex(0, count, "DataCopy");
     src.CheckRange(0, count, "DataCopy");
     cpusim::ObserveGlobalRead(src.Data(), bytes, "DataCopy");
@@ -52,7 +52,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
 template <typename T>
 inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count) {
     const uint64_t bytes = detail::WholeBlocks<T>(count, src.Bytes(), "DataCopy");
-    detail::CheckUnifiedAddress(src.Bytes(), "DataCopy");
+    detail::CheckLocalAddress(src.Bytes(), "DataCopy");
     src.CheckIndex(0, count, "DataCopy");
     dst.CheckRange(0, count, "DataCopy");
     cpusim::ObserveGlobalStore(dst.Data(), bytes, "DataCopy");
@@ -87,7 +87,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src,
                         const DataCopyPadExtParams<T>& padParams) {
     static_assert(cpusim::kHasDataCopyPad && sizeof(T) > 0, "DataCopyPad: not on this SoC");
     detail::CheckPadCopy(dataCopyParams, dst.Bytes());
-    detail::CheckUnifiedAddress(dst.Bytes(), "DataCopyPad");
+    detail::CheckLocalAddress(dst.Bytes(), "DataCopyPad");
     const uint64_t left = padParams.isPad ? padParams.leftPadding : 0;
     const uint64_t right = padParams.isPad ? padParams.rightPadding : 0;
     cpusim::Require(left * sizeof(T) <= 32 && right * sizeof(T) <= 32, "DataCopyPad",
@@ -120,7 +120,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
                         const DataCopyExtParams& dataCopyParams) {
     static_assert(cpusim::kHasDataCopyPad && sizeof(T) > 0, "DataCopyPad: not on this SoC");
     detail::CheckPadCopy(dataCopyParams, src.Bytes());
-    detail::CheckUnifiedAddress(src.Bytes(), "DataCopyPad");
+    detail::CheckLocalAddress(src.Bytes(), "DataCopyPad");
     const uint64_t body = dataCopyParams.blockLen;
     const uint64_t step = cpusim::RoundUp(body, cpusim::kBlockBytes) +
                           uint64_t{dataCopyParams.srcStride} * cpusim::kBlockBytes;

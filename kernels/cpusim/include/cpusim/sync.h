@@ -81,8 +81,7 @@ inline void CrossCoreSetFlag([[maybe_unused]] uint16_t flagId) {
 template <uint8_t modeId = 0, pipe_t pipe = PIPE_S>
 inline void CrossCoreWaitFlag([[maybe_unused]] uint16_t flagId) {
 #if CPUSIM_CHECKED
-    cpusim::ThisCore().checker.WaitCrossFlag(cpusim::ThisCore().is_cube, flagId,
-                                             cpusim::ThisCore().sub_block);
+    cpusim::ThisCore().checker.WaitCrossFlag(cpusim::ThisCore().is_cube, flagId);
 #endif
 }
 
