@@ -171,10 +171,12 @@ def _choice(**actions: tuple[str, Extra]) -> Extra:
 _reason = _one("--reason", default="", help="kept in the journal")
 _release = _one("release", nargs="?", metavar="RELEASE", help="like r12 (default: what serves)")
 
+_to = _one("--to", default=None, metavar="PATH", help="where to write (default: the output)")
+
 _rendered = _both(
     _one("--release", default="r1", metavar="NAME", help="its release (default: r1)"),
     _one("--image", default=None, metavar="IMAGE", help="instead of app.image"),
-    _one("--to", default=None, metavar="PATH", help="where to write (default: the output)"),
+    _to,
 )
 
 _recorded = _both(
@@ -269,6 +271,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
             manifests=("objects of Kubernetes, for kubectl apply", _rendered),
             chart=("the Helm chart, with values for this service", _rendered),
             compose=("a file for docker compose", _rendered),
+            role=("the rights that opsctl needs in a cluster, for kubectl apply", _to),
         ),
     ),
     ("approve", "approve what the open rollout waits for", _reason),

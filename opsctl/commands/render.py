@@ -20,14 +20,19 @@ READABLE = 0o644
 
 def render(project: Project, arguments: argparse.Namespace) -> Outcome:
     """Render what `arguments.action` names; text goes to `arguments.to`, else to the output."""
+    if arguments.action == "role":
+        return _told(_role(project), arguments.to)
     image = _image(project, arguments.image)
     if arguments.action == "chart":
         return _write_chart(project, arguments.release, image, arguments.to)
     form = {"manifests": _manifests, "compose": _compose}[arguments.action]
-    text = form(project, arguments.release, image)
-    if arguments.to is None:
+    return _told(form(project, arguments.release, image), arguments.to)
+
+
+def _told(text: str, to: str | None) -> Outcome:
+    if to is None:
         return simple("rendered", text.rstrip("\n"), rendered=text)
-    path = Path(arguments.to)
+    path = Path(to)
     try:
         write_atomically(path, text, mode=READABLE)
     except OSError as error:
@@ -53,6 +58,15 @@ def _manifests(project: Project, release: str, image: str) -> str:
     values = service_values(project, [release_values(project, release, image)])
     place = manifests.Place(project.service.kubernetes.namespace, project.service_name)
     return manifests.render(values, place)
+
+
+def _role(project: Project) -> str:
+    """Where the cluster decides how traffic is shared, the rights for routes are in it too."""
+    from opsctl.targets.kubernetes.permissions import role_yaml
+
+    settings = project.service.kubernetes
+    mode = "selector" if settings.traffic == "selector" else "route"
+    return role_yaml(settings, mode, project.service_name)
 
 
 def _compose(project: Project, release: str, image: str) -> str:
