@@ -137,9 +137,12 @@ class Session:
 
 @contextlib.contextmanager
 def in_charge(
-    project: Project, console: Console, command: str, options: Options
+    project: Project, console: Console, command: str, options: Options, *, reach: bool = True
 ) -> Iterator[Session]:
-    """Hold the service for a block. Raises LockHeld when somebody else does."""
+    """Hold the service for a block. Raises LockHeld when somebody else does.
+
+    Raises TargetUnreachable when the target does not answer, unless it need not (`reach`).
+    """
     look = reader(project)
     actor = actor_name()
     look.storage.prepare()
@@ -150,13 +153,14 @@ def in_charge(
         attendance.limit(options.timeout_s)
         with attendance.present():
             session = Session(look, attendance, console, actor, command)
-            recover(session)
+            observed = look.target.observe() if reach else look.observed()
+            recover(session, observed)
             yield session
     finally:
         lock.free()
 
 
-def recover(session: Session) -> None:
+def recover(session: Session, observed: Observed | None) -> None:
     """Make the journal whole again when it is damaged, or when the target is ahead of it."""
     journal = session.read.journal
     try:
@@ -167,7 +171,6 @@ def recover(session: Session) -> None:
     if not segment.records or segment.closed:
         for request in session.read.inbox.items():  # they came too late for their rollout
             session.read.inbox.remove(request)
-    observed = session.read.observed()
     if observed is None:
         return
     tail = segment.records[-1] if segment.records else None

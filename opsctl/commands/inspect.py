@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opsctl.commands.chosen import check_kept, chosen_release
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
-from opsctl.errors import JournalBroken, OpsctlError
+from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
 from opsctl.model import Json, Observed
 from opsctl.reader import Reader, reader
 from opsctl.rollout import Progress, next_step
@@ -17,13 +17,15 @@ from opsctl.rollout import Progress, next_step
 def status(project: Project) -> Outcome:
     """What serves, what runs, which rollout is open and who is at work."""
     look = reader(project)
-    observed = look.observed()
+    observed, silence = _observed(look)
     going = _open(look)
     holder = look.storage.holder()
     state = observed.desired if observed else look.last_state()
+    exit_code = silence.exit_code if silence else 0
     data: Json = {
-        "outcome": "ok",
-        "exit_code": 0,
+        "outcome": "unreachable" if silence else "ok",
+        "exit_code": exit_code,
+        "error": silence.to_dict() if silence else None,
         "service": project.service_name,
         "environment": project.environment,
         "target": project.target,
@@ -33,7 +35,15 @@ def status(project: Project) -> Outcome:
         "rollout": _rollout_data(going) if going else None,
         "holder": holder.to_dict() if holder else None,
     }
-    return Outcome(0, data, "\n".join(_status_lines(project, data, observed, going)))
+    return Outcome(exit_code, data, "\n".join(_status_lines(project, data, observed, going)))
+
+
+def _observed(look: Reader) -> tuple[Observed | None, TargetUnreachable | None]:
+    """What runs, or why that can't be known."""
+    try:
+        return look.target.observe(), None
+    except TargetUnreachable as error:
+        return None, error
 
 
 def _open(look: Reader) -> Progress | None:
@@ -63,7 +73,11 @@ def _status_lines(
     project: Project, data: Json, observed: Observed | None, going: Progress | None
 ) -> Iterator[str]:
     serving = data["serving_release"] or "nothing"
-    if observed and observed.front_url:
+    if data["error"]:
+        error = data["error"]
+        why = f": {error['why']}" if error["why"] else ""
+        where = f"{serving} served last; nobody can say what runs, as {error['what']}{why}"
+    elif observed and observed.front_url:
         where = f"{serving} serves at {observed.front_url}"
     elif data["serving_release"]:
         where = f"nothing runs, {serving} should (opsctl resume brings it back)"

@@ -31,7 +31,9 @@ WATCH_S = 0.2
 def deploy(project: Project, console: Console, options: Options) -> Outcome:
     """Take the service from its sources to safely serving."""
     with in_charge(project, console, "deploy", options) as session:
-        digest = session.read.store.content_digest(project, session.attendance.interrupt)
+        # A request that waits is for the open rollout, which takes it when it goes on.
+        interrupt = session.attendance.interrupt_unasked
+        digest = session.read.store.content_digest(project, interrupt)
         going = session.read.open_progress()
         if going and continues(session, going, digest):
             console.tell(f"going on with rollout {going.rollout} ({going.candidate})")
@@ -295,7 +297,7 @@ def down(project: Project, console: Console, options: Options) -> Outcome:
     look = reader(project)
     if not look.storage.exists():
         return simple("nothing_to_stop", NOTHING_TO_STOP)
-    with in_charge(project, console, "down", options) as session:
+    with in_charge(project, console, "down", options, reach=False) as session:
         segment = session.read.journal.last()
         observed = session.read.observed()
         epoch = max(

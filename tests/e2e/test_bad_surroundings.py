@@ -1,10 +1,11 @@
-"""A machine that does not do what it should (issue 3, figure 5)."""
+"""A machine that does not do what it should."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.e2e.site import Site, quick
 
 MOUNT_TIMEOUT_S = 20.0
 SLOW_SHIFT = {"stages": [{"weight": 20, "hold_s": 4}]}
+SUPERVISOR = re.compile(r"python\S* -m opsctl\.targets\.supervisor ")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 
 
@@ -212,3 +214,20 @@ def test_a_clock_that_is_set_back_or_forward_harms_nothing(
     assert [round(jump / 86400) for jump in jumps] in ([-1, 1], [1, -1])
     assert site.report(shifted)["duration_s"] >= 0
     assert [r["rollout"] for r in site.good("history").data["rollouts"]] == [4, 3, 2, 1]
+
+
+def test_a_supervisor_that_does_not_answer_is_unreachable_and_nothing_is_touched(
+    site: Site,
+) -> None:
+    [pid] = [p for p, line in site.processes().items() if SUPERVISOR.search(line)]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        looked = site.run("status")
+        site.change(Candidate("code"))
+        deployed, back = site.run("deploy"), site.run("rollback")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (looked.exit_code, looked.data["serving_release"]) == (30, "r1")
+    assert (deployed.exit_code, back.exit_code) == (30, 30)
+    assert len(site.newest_records()) == len(site.records())
+    assert site.good("deploy").data["serving_release"] == "r2"

@@ -218,3 +218,11 @@ def test_a_dry_run_changes_nothing(standing: Site, command: str) -> None:
     assert (done.exit_code in (0, 2), (standing.records(), standing.pids("r1"))) == (True, before)
     assert not (standing.project.root / "away").exists()
     assert done.exit_code == 0 or "nothing was done" in done.stderr or "cannot" in done.stderr
+
+
+def test_a_deploy_hears_a_request_that_nobody_was_there_to_read(crossing: Site) -> None:
+    site = crossing.with_options(**APPROVAL)
+    assert site.deploy().exit_code == 20
+    assert site.good("pause").data["outcome"] == "asked"
+    assert site.run("deploy").exit_code == 20
+    assert site.good("approve").data["outcome"] == "deployed"
