@@ -1,4 +1,4 @@
-"""Candidates that must be refused, each with the old release untouched (issue 3, figure 4)."""
+"""Candidates that must be refused, each with the old release untouched."""
 
 from __future__ import annotations
 

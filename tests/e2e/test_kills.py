@@ -18,7 +18,7 @@ from tests.e2e.site import Site, quick
 HOLD_S = 4
 SLOW_SHIFT = {"stages": [{"weight": 20, "hold_s": HOLD_S}]}
 GUARD_LIMIT_S = 5.0
-"""Within this time after a SIGKILL an unproved candidate has no traffic (issue 3, figure 3)."""
+"""Within this time after a SIGKILL an unproved candidate has no traffic."""
 
 
 def pid_of(site: Site, name: str) -> int:
