@@ -11,11 +11,15 @@ from opsctl.targets.docker.names import AGENT_PART, PART
 from tests.docker import bench_yard
 from tests.targets.house import HEALTH, ask
 
+EPOCHS = 100
+"""More than any test uses."""
+
 
 class DockerStage:
     """Containers of this machine's engine."""
 
     clock = SystemClock()
+    epoch = 0
 
     def __init__(self, folder: Path) -> None:
         self.host = bench_yard.host_or_skip()
@@ -52,6 +56,11 @@ class DockerStage:
         found = [one["Names"][0] for one in containers if one["Labels"][PART] != AGENT_PART]
         held = {"logs", "releases", "secrets", "tls"}
         return [*found, *(name for name in self.target.storage.names("") if name in held)]
+
+    def empty(self) -> None:
+        """Take everything down; the agent stays for the next test, whose epochs are newer."""
+        self.epoch += EPOCHS
+        self.target.down(self.epoch)
 
     def clear(self) -> None:
         """Leave nothing."""

@@ -12,6 +12,8 @@ from tests.targets.house import House, project_in
 class LocalStage:
     """Processes of this machine."""
 
+    epoch = 0
+
     def __init__(self, folder: Path) -> None:
         self.house = House(project_in(folder))
         self.target = self.house.target

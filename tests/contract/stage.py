@@ -17,6 +17,10 @@ class Stage(Protocol):
     def target(self) -> Target:
         """The target under test."""
 
+    @property
+    def epoch(self) -> int:
+        """The last epoch of an earlier test; 0 on a new stage."""
+
     def release(self, name: str, **env: str) -> str:
         """Make a release of the test application known, with variables for its behaviour."""
 
@@ -36,7 +40,7 @@ class Holder:
     def __init__(self, stage: Stage, epoch: int = 1) -> None:
         self.stage = stage
         self.target = stage.target
-        self.epoch = epoch
+        self.epoch = stage.epoch + epoch
         self.sequence = 0
 
     def apply(self, *shares: Share, safe: DesiredState | None = None, **guard: Any) -> Stamp:
