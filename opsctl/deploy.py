@@ -60,10 +60,10 @@ def run(rollout: Rollout) -> Progress:
         step = next_step(progress)
         if step is None:
             return progress
-        if step.kind == CLOSE:
-            close(rollout, progress)
-        else:
+        if step.kind != CLOSE:
             take(rollout, step, progress)
+        elif close(rollout, progress):  # a request that comes now comes too late
+            return read(rollout.journal)
 
 
 def read(journal: Journal) -> Progress:
@@ -108,13 +108,13 @@ def take(rollout: Rollout, step: Step, progress: Progress) -> None:
     )
 
 
-def close(rollout: Rollout, progress: Progress) -> None:
-    """Write how it ended, unless a request comes first."""
+def close(rollout: Rollout, progress: Progress) -> bool:
+    """Write how it ended, unless a request comes first; whether it was written."""
     ended = outcome(progress)
     try:
         ran = hooks(rollout, "after", "deploy", progress, ended["outcome"])
     except RequestArrived:
-        return
+        return False
     front = front_counters(rollout.scene)
     rollout.journal.append(
         "closed",
@@ -126,6 +126,7 @@ def close(rollout: Rollout, progress: Progress) -> None:
             "journal_ms": round(rollout.journal.cost_s * 1000, 2),
         },
     )
+    return True
 
 
 def take_requests(rollout: Rollout) -> None:
