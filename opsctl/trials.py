@@ -65,8 +65,8 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     baseline = _arm(observed, base, "baseline") if base else None
     assert service.bench is not None
     request = GateRequest(
-        baseline=endpoint_of(baseline) if baseline else None,
-        candidate=endpoint_of(candidate),
+        baseline=_way_to(scene, baseline) if baseline else None,
+        candidate=_way_to(scene, candidate),
         bench=service.bench,
         gate=service.gate,
         root=scene.project.root,
@@ -105,10 +105,9 @@ def check_queries(scene: Scene, turn: Turn) -> None:
     from opsctl.bench import QueryCheck, check_prometheus
 
     base = turn.progress.base
-    replicas = scene.target.observe().of(base) if base else ()
-    arms = tuple(endpoint_of(replica) for replica in replicas if replica.pid)
+    arms = tuple(scene.target.endpoints(base)[:1]) if base else ()
     check_prometheus(
-        QueryCheck(gate.prometheus, scene.project.root, _prometheus_token(scene), arms[:1]),
+        QueryCheck(gate.prometheus, scene.project.root, _prometheus_token(scene), arms),
         tell=scene.console.warn,
         interrupt=scene.attendance.interrupt,
     )
@@ -117,7 +116,7 @@ def check_queries(scene: Scene, turn: Turn) -> None:
 def _arm(observed: Observed, release: str, role: Role) -> Replica:
     """A ready replica to measure. Raises HealthFailed when it died since it was proved healthy."""
     for replica in observed.of(release, role):
-        if replica.pid and replica.phase == "ready":
+        if replica.phase == "ready":
             return replica
     reasons = [f"{r.name} is {r.phase}: {r.reason}" for r in observed.of(release, role)]
     raise HealthFailed(
@@ -127,9 +126,16 @@ def _arm(observed: Observed, release: str, role: Role) -> Replica:
     )
 
 
-def endpoint_of(replica: Replica) -> Endpoint:
-    """Where a replica answers privately."""
-    return Endpoint(replica.host, replica.port, replica.health_port, name=replica.name)
+def _way_to(scene: Scene, replica: Replica) -> Endpoint:
+    """Where this machine reaches a replica. Raises HealthFailed when it has just gone."""
+    for endpoint in scene.target.endpoints(replica.release, replica.role):
+        if endpoint.name == replica.name:
+            return endpoint
+    raise HealthFailed(
+        f"{replica.name} is gone",
+        why="it was ready a moment ago",
+        next_step=f"Look with: opsctl logs {replica.release}",
+    )
 
 
 def _seed(scene: Scene, turn: Turn, attempt: int) -> int:

@@ -62,6 +62,20 @@ class Kubernetes(Section):
     """Settings of Kubernetes, for rendering and for target `kubernetes`."""
 
     namespace: str = key("ai-serving", doc="Namespace.")
+    context: str | None = key(
+        None, doc="Context of the kubeconfig; default: its current one.", example="production"
+    )
+    helm: str = key("helm", doc="The helm program, 3.16 or newer.")
+    address: str | None = key(
+        None,
+        doc="HOST:PORT where users reach the service; default: by the Service or the Gateway.",
+        example="anomaly.example.org:80",
+    )
+    guard_image: str | None = key(
+        None,
+        doc="Image with opsctl and its Python, of which the guard runs; null: no guard.",
+        example="registry.example/opsctl@sha256:DIGEST",
+    )
     service_type: str = key(
         "LoadBalancer",
         doc="Type of the front Service.",

@@ -21,6 +21,7 @@ _RESOURCE = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
 _VNPU = r"[0-9]+c(\.[0-9]+cpu)?(\.[0-9]+g)?(\.n?dvpp)?"
 _HOST_NAME = r"(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _FOLDER = r"/[^\s:]+"
+_ADDRESS = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}"
 
 
 def named(at: Section, key: str, value: str | None, form: str, what: str) -> None:
@@ -65,6 +66,10 @@ def gateway(value: Gateway, at: Section) -> None:
 def kubernetes(value: Kubernetes, at: Section) -> None:
     """Names, paths and labels; autoscaling needs a route."""
     named(at, "namespace", value.namespace, LABEL_NAME, "the name of a namespace")
+    named(at, "address", value.address, _ADDRESS, "HOST:PORT")
+    at.filled("context", value.context)
+    at.filled("helm", value.helm)
+    at.filled("guard_image", value.guard_image)
     named(at, "model_claim", value.model_claim, OBJECT_NAME, "the name of a claim")
     named(at, "model_path", value.model_path, _FOLDER, "an absolute path")
     labels(at, "node_selector", value.node_selector)

@@ -249,7 +249,7 @@ class Service(Section):
 class Environment(Section):
     """A named target with overrides."""
 
-    target: str = key("local", doc="Where it runs.", choices=("docker", "local"))
+    target: str = key("local", doc="Where it runs.", choices=("docker", "kubernetes", "local"))
     overrides: Mapping[str, Any] = key(
         factory=dict,
         doc="Keys of services to replace, by service name (`*` for all).",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
 from opsctl.storage import Storage
-from opsctl.targets.target import Target
+from opsctl.targets.target import Drift, Target
 
 if TYPE_CHECKING:
     from opsctl.release_store import ReleaseStore
@@ -22,6 +22,8 @@ class Place:
     storage: Storage
     releases: Callable[[], ReleaseStore]
     """Opens the store of releases; `opsctl status` needs none, so it is made when asked for."""
+    drift: Callable[[], Sequence[Drift]] = tuple
+    """What the target knows to differ from what was deployed, beyond what `observe` tells."""
 
 
 def _local(project: Project) -> Place:
@@ -49,7 +51,29 @@ def _docker(project: Project) -> Place:
     return Place(target, target.storage, releases)
 
 
-OPENERS: Mapping[str, Callable[[Project], Place]] = {"docker": _docker, "local": _local}
+def _kubernetes(project: Project) -> Place:
+    from opsctl.targets.kubernetes.place import target_of
+
+    target = target_of(project)
+
+    def releases() -> ReleaseStore:
+        from opsctl.targets.kubernetes.place import releases_of
+
+        return releases_of(target)
+
+    def drift() -> Sequence[Drift]:
+        from opsctl.targets.kubernetes.drift import of_target
+
+        return of_target(target)
+
+    return Place(target, target.storage, releases, drift)
+
+
+OPENERS: Mapping[str, Callable[[Project], Place]] = {
+    "docker": _docker,
+    "kubernetes": _kubernetes,
+    "local": _local,
+}
 
 
 def open_place(project: Project) -> Place:

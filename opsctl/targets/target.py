@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from opsctl.model import DesiredState, Endpoint, Finding, Guard, Observed, Role, Stamp
+from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,34 @@ class CommandResult:
     exit_code: int
     stdout: str
     stderr: str
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One difference between what a target was told to run and what is there."""
+
+    object: str
+    """What differs, as `Deployment light-r2` or `replica r2-1`."""
+    path: str
+    """Which of its fields; empty for the whole of it."""
+    wanted: Any
+    found: Any
+    """None on either side: not there. Secrets are masked."""
+    by: str = ""
+    """Who changed it, as the target knows him."""
+
+    def __str__(self) -> str:
+        """On one line."""
+        where = f"{self.object} {self.path}".rstrip()
+        who = f" (by {self.by})" if self.by else ""
+        return f"{where}: {_shown(self.wanted)} → {_shown(self.found)}{who}"
+
+    def to_dict(self) -> Json:
+        return dict(self.__dict__)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else str(value)
 
 
 class Target(Protocol):

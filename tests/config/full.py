@@ -232,6 +232,10 @@ FULL: dict[str, Any] = {
             },
             "kubernetes": {
                 "namespace": "serving",
+                "context": "production",
+                "helm": "helm3",
+                "address": "anomaly.example.org:80",
+                "guard_image": "registry.example/opsctl:1",
                 "service_type": "ClusterIP",
                 "port": 80,
                 "traffic": "route",

@@ -169,6 +169,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (s *service) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Light-Release", s.release)
+	w.Header().Set("X-Opsctl-Release", s.release)
 	w.Header().Set("X-Light-Host", setting("HOSTNAME", ""))
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)

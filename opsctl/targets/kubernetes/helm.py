@@ -1,0 +1,156 @@
+"""Helm as the release engine: one release a service, one revision a change of what should run."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from opsctl import shell
+from opsctl.config.settings import Kubernetes
+from opsctl.errors import TargetUnreachable
+from opsctl.model import Json
+from opsctl.resources import chart_path
+from opsctl.targets.kubernetes.api import Api, Conflict, Missing, Refused
+from opsctl.targets.kubernetes.names import Names
+
+LIMIT_S = 60.0
+"""An upgrade that does not wait for pods takes half a second; an API server may be away."""
+
+HISTORY = 50
+"""Revisions that stay: a rollout takes about ten, and those of the last few must be there."""
+
+FIELDS_SINCE = 4
+"""Helm's first version that applies on the server's side, where fields have owners."""
+
+TRIES = 3
+TIED = Path(__file__).with_name("tied.py")
+PENDING = ("pending-install", "pending-upgrade", "pending-rollback")
+UNFINISHED = "opsctl: the command that made this revision was killed"
+
+
+class Helm:
+    """The Helm release of one service."""
+
+    def __init__(self, api: Api, names: Names, settings: Kubernetes) -> None:
+        self._api = api
+        self._names = names
+        self._settings = settings
+        self.upgrades = 0
+
+    def upgrade(self, values: Json, description: str, *, over_guard: bool = False) -> None:
+        """Put values in force, over whatever was left behind; returns before pods are ready.
+
+        `over_guard`: fields that the guard has changed are taken back from it.
+        Raises TargetUnreachable with Helm's own words.
+        """
+        argv = [
+            "upgrade", self._names.service, str(chart_path()), "--install", "--values", "-",
+            "--history-max", str(HISTORY), "--timeout", f"{LIMIT_S:.0f}s",
+            "--description", description,
+        ]  # fmt: skip
+        if over_guard and self._major() >= FIELDS_SINCE:
+            argv.append("--force-conflicts")
+        for attempt in range(1, TRIES + 1):
+            self.upgrades += 1
+            done = self._run(argv, stdin=json.dumps(values))
+            if done.ok:
+                return
+            mended = self.recover()
+            if attempt == TRIES or (attempt > 1 and not mended):
+                raise _failed("put the release in force", done)
+            time.sleep(0.2 * attempt)
+
+    def uninstall(self) -> None:
+        """Remove all that Helm made of the service, and its history."""
+        self.recover()
+        done = self._run(["uninstall", self._names.service, "--ignore-not-found"], "")
+        if not done.ok:
+            raise _failed("uninstall the release", done)
+
+    def is_whole(self) -> bool:
+        """Whether the newest revision came to its end; a killed or failed one may have changed
+        only some of its objects."""
+        record = self.last_record()
+        return record is None or _status(record) == "deployed"
+
+    def recover(self) -> bool:
+        """Mark a revision failed whose command was killed, so that the next one goes forward.
+
+        Nothing that runs is changed by it, so no traffic moves. True when there was one.
+        """
+        record = self.last_record()
+        if record is None or _status(record) not in PENDING:
+            return False
+        release = decoded(record)
+        release["info"]["status"] = "failed"
+        release["info"]["description"] = UNFINISHED
+        record["metadata"]["labels"]["status"] = "failed"
+        record["data"]["release"] = encoded(release)
+        try:
+            self._api.put(self._names.path("secrets", record["metadata"]["name"]), record)
+        except (Conflict, Missing):
+            return False  # it ended after all
+        return True
+
+    def last_record(self) -> Json | None:
+        """The Secret of the newest revision, None before the first."""
+        chosen = f"owner=helm,name={self._names.service},status!=superseded"
+        found = self._api.get(self._names.path("secrets"), labelSelector=chosen)["items"]
+        return max(found, key=_revision, default=None)
+
+    def _major(self) -> int:
+        done = shell.run([self._settings.helm, "version", "--short"], timeout_s=LIMIT_S)
+        found = re.match(r"v(\d+)", done.stdout)
+        return int(found[1]) if found else 0
+
+    def _run(self, arguments: list[str], stdin: str) -> shell.Completed:
+        context = ["--kube-context", self._settings.context] if self._settings.context else []
+        helm = [self._settings.helm, *arguments, "--namespace", self._names.namespace, *context]
+        tied = [sys.executable, "-S", "-E", str(TIED), str(os.getpid())]
+        # The history must lie where others look for it.
+        env = {**os.environ, "HELM_DRIVER": "secret"}
+        return shell.run([*tied, *helm], timeout_s=LIMIT_S + 5, env=env, stdin=stdin)
+
+
+def decoded(record: Json) -> Json:
+    """What a revision's Secret says: Helm packs JSON, and the API encodes it once more."""
+    packed = base64.b64decode(base64.b64decode(record["data"]["release"]))
+    data = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
+    release: Json = json.loads(data)
+    return release
+
+
+def encoded(release: Json) -> str:
+    """The other way."""
+    packed = gzip.compress(json.dumps(release).encode())
+    return base64.b64encode(base64.b64encode(packed)).decode()
+
+
+def _status(record: Json) -> str:
+    return str(record["metadata"]["labels"].get("status", ""))
+
+
+def _revision(record: Json) -> int:
+    return int(record["metadata"]["labels"]["version"])
+
+
+def _failed(what: str, done: shell.Completed) -> TargetUnreachable:
+    said = (done.stderr or done.stdout).strip()[-2000:] or done.why
+    if done.exit_code == 127 or "cannot start" in said:
+        return TargetUnreachable(
+            "cannot start helm", why=said,
+            next_step="Install Helm 3.16 or newer (or 4), or set kubernetes.helm to its path",
+        )  # fmt: skip
+    next_step = "See: helm history, opsctl logs and kubectl get events; then run: opsctl resume"
+    if "conflict" in said and "field" in said:
+        next_step = (
+            "Somebody edited a field that the chart owns (kubectl edit, apply or an autoscaler)."
+            " Undo that edit, then run: opsctl resume"
+        )
+    return Refused(f"helm could not {what}", why=said, next_step=next_step)

@@ -1,0 +1,245 @@
+"""Target `kubernetes`: a service as Deployments of a namespace, put in force by Helm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from opsctl.config.settings import Project
+from opsctl.errors import TargetUnreachable
+from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
+from opsctl.targets.kubernetes import desired, values
+from opsctl.targets.kubernetes.api import Api
+from opsctl.targets.kubernetes.desired import LINGER_S, NOTHING, Order, Scenery, next_state
+from opsctl.targets.kubernetes.live import Live, front_weights
+from opsctl.targets.kubernetes.names import Names
+from opsctl.targets.kubernetes.orders import Orders
+from opsctl.targets.kubernetes.storage import KubeStorage
+from opsctl.targets.kubernetes.view import View
+from opsctl.targets.target import CommandResult
+
+if TYPE_CHECKING:
+    from opsctl.targets.kubernetes.helm import Helm
+    from opsctl.targets.kubernetes.traffic import Meter
+    from opsctl.targets.kubernetes.tunnel import Tunnels
+
+SEEN_S = 10.0
+"""A watch tells of what Helm changed within milliseconds; after so long the objects are listed."""
+
+
+class KubernetesTarget:
+    """One service in one namespace. Making one touches nothing."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.settings = project.service.kubernetes
+        self.names = Names.of(project)
+        self.api = Api(self.settings)
+        self.view = View(self.api, self.names)
+        self.storage = KubeStorage(self.api, self.names)
+        self.orders = Orders(self.api, self.names)
+        self._own: Order | None = None
+        """What this process ordered, and therefore carries out while it looks."""
+        self.known_releases: dict[str, Json] = {}
+        """Releases that were read already: they never change."""
+        self._flowing_since = 0.0
+        self._whole = False
+        """Whether the newest revision is known to have come to its end."""
+        self._helm: Helm | None = None
+        self._tunnels: Tunnels | None = None
+        self._meter: Meter | None = None
+
+    def preflight(self, state: DesiredState) -> Sequence[Finding]:
+        """What stands against `state` in this cluster."""
+        from opsctl.targets.kubernetes.preflight import preflight
+
+        return [*preflight(self, state), self._guarded()]
+
+    def apply(self, state: DesiredState, stamp: Stamp, guard: Guard) -> None:
+        """Order `state`; it is durable when this returns, and carried out while somebody looks.
+
+        Raises Superseded for an older epoch, TargetUnreachable when nobody answers or Helm fails.
+        """
+        for share in state.shares:
+            values.kept_release(self, share.release)
+        order = Order(state, stamp, guard)
+        self.orders.give(order)
+        if self._own is None:
+            from opsctl.targets.kubernetes import guard_setup
+
+            guard_setup.ensure(self)
+        self._own = order
+        self._advance(order, self.view.look())
+
+    def observe(self) -> Observed:
+        """What runs now. An order of this process that is not yet carried out whole goes on."""
+        order = self._own or self.orders.read()
+        live = self.view.look()
+        if self._own is not None:
+            live = self._advance(self._own, live)
+        return self._observed(order, live)
+
+    def renew(self, epoch: int) -> None:
+        """Renew the holder's lease. Raises Superseded."""
+        self.orders.renew(epoch)
+
+    def endpoints(self, release: str, role: Role = "serving") -> Sequence[Endpoint]:
+        """Ways to the replicas of a release, through the API server, while this process lives."""
+        if self._tunnels is None:
+            from opsctl.targets.kubernetes.tunnel import Tunnels
+
+            self._tunnels = Tunnels(self.api, self.names)
+        replicas = [
+            r for r in self.view.look().replicas() if (r.release, r.role) == (release, role)
+        ]
+        return [self._tunnels.to(replica) for replica in replicas if replica.phase == "ready"]
+
+    def front_door(self) -> Endpoint:
+        """Where users call. Raises TargetUnreachable while it has no address yet."""
+        from opsctl.targets.kubernetes import front
+
+        return front.door(self)
+
+    def logs(self, release: str, *, lines: int = 100, follow: bool = False) -> Iterator[str]:
+        """The last `lines` lines of each replica, led by its name; then new ones as they come."""
+        from opsctl.targets.kubernetes import logs
+
+        return logs.read(self, release, lines=lines, follow=follow)
+
+    def run_in(
+        self,
+        release: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_s: float,
+        interrupt: Callable[[], None] | None = None,
+    ) -> CommandResult:
+        """Run a command inside a ready replica of `release`."""
+        from opsctl.targets.kubernetes import errand
+
+        return errand.run(self, release, argv, errand.Bounds(env, timeout_s, interrupt))
+
+    def events(self, release: str) -> Sequence[str]:
+        """Events of the release's objects, oldest first."""
+        from opsctl.targets.kubernetes import logs
+
+        return logs.events(self, release)
+
+    def down(self, epoch: int) -> None:
+        """Remove everything but the state's record. Raises Superseded, TargetUnreachable."""
+        from opsctl.targets.kubernetes import take_down
+
+        take_down.run(self, epoch)
+
+    def _guarded(self) -> Finding:
+        if self.settings.guard_image is not None:
+            return Finding("guard", "ok", self.settings.guard_image)
+        said = "no guard: after a SIGKILL of opsctl a candidate keeps its traffic until resume"
+        return Finding("guard", "warn", said, "Set kubernetes.guard_image")
+
+    @property
+    def mode(self) -> str:
+        """How traffic is shared: `route` or `selector`."""
+        wanted = self.settings.traffic
+        if wanted == "auto":
+            return "route" if self.view.has_routes else "selector"
+        return wanted
+
+    @property
+    def helm(self) -> Helm:
+        """The engine of releases."""
+        if self._helm is None:
+            from opsctl.targets.kubernetes.helm import Helm
+
+            self._helm = Helm(self.api, self.names, self.settings)
+        return self._helm
+
+    def goal(self, state: DesiredState) -> DesiredState:
+        """What of a state this cluster can put in force, and how it can share traffic."""
+        shared = desired.by_selector(state) if self.mode == "selector" else state
+        return desired.plain(shared)
+
+    def stop(self) -> None:
+        """Carry nothing out any more."""
+        self._own = None
+
+    def _advance(self, order: Order, live: Live) -> Live:
+        """Put in force what comes next on the way to the order; the objects afterwards."""
+        current = live.in_force
+        lingered = time.monotonic() - self._flowing_since >= LINGER_S[self.mode]
+        proved = order.guard.safe.serving_release
+        seen = Scenery(current, live.ready(), lingered, proved)
+        wanted = next_state(self.goal(order.in_force), seen)
+        if not wanted.shares and live.front is None:
+            return live  # nothing was ever there, and nothing is wanted
+        turns = desired.next_turns(live.turns, wanted, order.in_force)
+        made = values.of_state(self, wanted, order.stamp, turns)
+        self._whole = self._whole or self.helm.is_whole()
+        if self._whole and values.mark_of(made) == live.mark:
+            return live
+        told = f"opsctl {order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
+        self._whole = False
+        self.helm.upgrade(made, told, over_guard=live.guard_changed)
+        self._whole = True
+        if desired.weights_of(wanted) != desired.weights_of(current):
+            self._flowing_since = time.monotonic()
+        return self._seen(values.mark_of(made), wanted)
+
+    def _seen(self, mark: str, wanted: DesiredState) -> Live:
+        """The objects once the watch has told of what Helm just did."""
+
+        def shown(objects: Mapping[str, Json]) -> bool:
+            return Live(objects.get(self.names.service), (), ()).mark == mark
+
+        if not self.view.services.wait(shown, SEEN_S):
+            self.view.refresh()
+        live = self.view.look()
+        if live.unexpected(wanted):
+            from opsctl.targets.kubernetes import take_down
+
+            take_down.reap(self, wanted)
+        return live
+
+    def _observed(self, order: Order, live: Live) -> Observed:
+        if order == NOTHING and live.front is None:
+            return Observed(Stamp(0, 0), DesiredState(), converged=True)
+        shared = order.in_force
+        if self.mode == "selector":
+            shared = desired.by_selector(shared)
+        goal = desired.ordered_by_name(desired.plain(shared))
+        weights = front_weights(live, values.selector(self, live.in_force))
+        return Observed(
+            stamp=max(order.stamp, live.stamp),
+            desired=shared,
+            converged=(
+                live.in_force == goal and weights == desired.weights_of(goal)
+                and live.reached(goal) and not order.guarded
+            ),
+            replicas=live.replicas(),
+            balancer_up=live.front is not None,
+            front_url=self._front_url(live),
+            guarded=bool(order.guarded),
+            guard_reason=order.guarded,
+            weights=weights,
+            **self._counted(live),
+        )  # fmt: skip
+
+    def _front_url(self, live: Live) -> str:
+        from opsctl.targets.kubernetes import front
+
+        try:
+            return front.door_of(self, live.front).url if live.front else ""
+        except TargetUnreachable:
+            return ""
+
+    def _counted(self, live: Live) -> Json:
+        """Users' requests by release, from the replicas' own counters."""
+        if self._own is None:
+            return {}
+        if self._meter is None:
+            from opsctl.targets.kubernetes.traffic import Meter
+
+            self._meter = Meter(self.api, self.names)
+        return self._meter.counted(live)

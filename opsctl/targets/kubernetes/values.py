@@ -1,0 +1,86 @@
+"""A desired state as values of the chart."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from opsctl.errors import ConfigError
+from opsctl.model import DesiredState, Json, Share, Stamp, digest
+from opsctl.render.manifests import front_selector
+from opsctl.render.service_values import service_values
+from opsctl.targets.kubernetes.desired import Turns, spelled
+from opsctl.targets.kubernetes.names import IN_FORCE, TURN, TURNS, VALUES
+
+if TYPE_CHECKING:
+    from opsctl.targets.kubernetes.target import KubernetesTarget
+
+FOLDER = "releases"
+DIGEST_DIGITS = 16
+
+
+def of_state(target: KubernetesTarget, state: DesiredState, stamp: Stamp, turns: Turns) -> Json:
+    """The values that put `state` in force, ordered by `stamp`. Raises ConfigError."""
+    releases = [_entry(target, share, turns) for share in state.shares]
+    values = service_values(target.project, releases)
+    values["traffic"]["mode"] = target.mode
+    values["traffic"]["releaseHeader"] = target.mode == "route"
+    mark = digest(values)[:DIGEST_DIGITS]
+    values["front"]["annotations"] = {
+        IN_FORCE: spelled(state), TURNS: json.dumps(turns), VALUES: mark,
+    }  # fmt: skip
+    values["state"] = stamp.to_dict()
+    return values
+
+
+def mark_of(values: Json) -> str:
+    """What tells values from others, whoever ordered them."""
+    return str(values["front"]["annotations"][VALUES])
+
+
+def selector(target: KubernetesTarget, state: DesiredState) -> Json:
+    """What the front Service selects while `state` is in force."""
+    rows = [
+        {"name": s.release, "weight": s.weight, "base": base_of(target, s.release)}
+        for s in state.shares
+        if s.weight
+    ]
+    try:
+        return front_selector(target.names.service, rows, target.mode)
+    except ConfigError:
+        return {}
+
+
+def kept_release(target: KubernetesTarget, name: str) -> Json:
+    """A release as the store keeps it. Raises ConfigError when there is none."""
+    if name not in target.known_releases:
+        kept = target.storage.read(f"{FOLDER}/{name}/release.json")
+        if kept is None:
+            raise ConfigError(f"there is no release {name}", next_step="Run: opsctl releases list")
+        target.known_releases[name] = json.loads(kept.data)
+    return target.known_releases[name]
+
+
+def base_of(target: KubernetesTarget, name: str) -> str:
+    """The release that `name` was made to follow; empty without one."""
+    try:
+        return str(kept_release(target, name)["launch"]["container"].get("base", ""))
+    except ConfigError:
+        return ""
+
+
+def _entry(target: KubernetesTarget, share: Share, turns: Turns) -> Json:
+    launch = kept_release(target, share.release)["launch"]
+    pod = launch["container"]["pod"]
+    turn, _ = turns.get(share.release, (0, False)) if share.role == "serving" else (0, False)
+    if turn:
+        pod = {**pod, "annotations": {TURN: str(turn)}}
+    return {
+        "name": share.release,
+        "role": share.role,
+        "base": launch["container"]["base"],
+        "replicas": share.replicas,
+        "weight": share.weight,
+        "image": launch["image"],
+        "pod": pod,
+    }

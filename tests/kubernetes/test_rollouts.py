@@ -1,0 +1,101 @@
+"""Deploys and rollbacks on a real node, by the command itself, while users ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apps.processes import start_client
+from tests.apps.project import CANDIDATES, Candidate
+from tests.kubernetes.light_project import KubeOpsctl
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+
+RATE_PER_S = 40.0
+
+
+def deploy(light: KubeOpsctl, serial: int, candidate: Candidate | None = None) -> dict[str, object]:
+    """Deploy a candidate; what the command said."""
+    light.light.change(candidate or CANDIDATES["code"], serial)
+    result = light.run("deploy")
+    assert result.data, result.stderr
+    return dict(result.data)
+
+
+def test_good_and_bad_releases_and_a_rollback_cost_no_request(light: KubeOpsctl) -> None:
+    assert deploy(light, 1)["outcome"] == "deployed"
+    with start_client(light.light, light.light.root, rate=RATE_PER_S) as client:
+        assert deploy(light, 2)["serving_release"] == "r2"
+        bad = deploy(light, 3, CANDIDATES["wrong_value"])
+        assert (bad["exit_code"], bad["serving_release"]) == (10, "r2")
+        assert "smoke" in str(bad["reason"])
+        dead = deploy(light, 4, CANDIDATES["exits_at_start"])
+        assert (dead["exit_code"], dead["serving_release"]) == (10, "r2")
+        assert "told to exit at start" in str(dead["reason"])
+        back = light.run("rollback")
+        assert (back.exit_code, back.data["serving_release"]) == (0, "r1")
+        seen = client.stop()
+    assert seen["failed"] == 0, seen["failures"][:5]
+    assert set(seen["releases"]) == {"r1", "r2"}
+    assert light.status()["serving_release"] == "r1"
+
+
+def test_another_machine_needs_nothing_but_the_kubeconfig(
+    light: KubeOpsctl, tmp_path: Path
+) -> None:
+    deploy(light, 1)
+    deploy(light, 2)
+    there = light.elsewhere(tmp_path / "elsewhere")
+    status = there.run("status")
+    assert status.data["serving_release"] == "r2"
+    assert [row["outcome"] for row in there.run("history").data["rollouts"]] == ["deployed"] * 2
+    back = there.run("rollback")
+    assert (back.exit_code, back.data["serving_release"]) == (0, "r1"), back.stderr
+    assert light.run("status").data["serving_release"] == "r1"
+    marks = {row["release"]: row["mark"] for row in light.run("releases", "list").data["releases"]}
+    assert marks == {"r1": "serving", "r2": "rejected"}
+
+
+def test_helm_tells_the_same_story(light: KubeOpsctl) -> None:
+    deploy(light, 1)
+    cluster, namespace = light.light.cluster, light.light.namespace
+    told = json.loads(cluster.helm("4", "history", "light", "-n", namespace, "-o", "json"))
+    assert [row["description"].partition(": ")[2] for row in told] == ["r1 ×2", "r1 ×2 all traffic"]
+    assert [row["status"] for row in told] == ["superseded", "deployed"]
+    values = json.loads(cluster.helm("4", "get", "values", "light", "-n", namespace, "-o", "json"))
+    assert [(one["name"], one["weight"]) for one in values["releases"]] == [("r1", 100)]
+
+
+def test_secrets_reach_the_pods_and_stand_nowhere_else(light: KubeOpsctl) -> None:
+    value = "sentinel-4b1d"
+    source = light.light.root / "token"
+    source.write_text(value)
+    source.chmod(0o600)
+    light.light.edit(lambda service: service["app"].update(secrets={"TOKEN": {"file": "token"}}))
+    light.light.edit(lambda service: service["app"].update(env={}))
+    assert light.run("deploy").exit_code == 0
+    cluster, namespace = light.light.cluster, light.light.namespace
+    pod = cluster.get("pods", "-n", namespace)["items"][0]
+    env = {one["name"]: one for one in pod["spec"]["containers"][0]["env"]}
+    assert env["TOKEN"]["valueFrom"] == {
+        "secretKeyRef": {"name": "light-r1-secrets", "key": "TOKEN"}
+    }
+    said = cluster.kubectl("get", "configmaps,deployments,pods", "-n", namespace, "-o", "json")
+    assert value not in said
+    assert value not in cluster.helm("4", "get", "all", "light", "-n", namespace)
+
+
+def test_down_leaves_nothing(light: KubeOpsctl) -> None:
+    deploy(light, 1)
+    assert light.run("down", "--yes").exit_code == 0
+    cluster, namespace = light.light.cluster, light.light.namespace
+    kinds = "deployments,services,pods,configmaps,secrets,leases,poddisruptionbudgets"
+    left = [
+        one["metadata"]["name"] for one in cluster.get(kinds, "-n", namespace)["items"]
+        if "light" in one["metadata"]["name"]
+    ]  # fmt: skip
+    assert left == []
+    assert light.run("status").data["serving_release"] is None
+    assert deploy(light, 2)["serving_release"] == "r1"
