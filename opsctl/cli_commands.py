@@ -86,6 +86,12 @@ def _config(arguments: argparse.Namespace, console: Console) -> Outcome:
     return project.config(arguments)
 
 
+def _diff(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.diff import diff
+
+    return diff(_project(arguments, console))
+
+
 def _plan(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import project
 
@@ -323,6 +329,7 @@ def refuse_vain_dry_run(arguments: argparse.Namespace) -> None:
 COMMANDS: dict[str, Command] = {
     "init": _init,
     "config": _config,
+    "diff": _diff,
     "plan": _plan,
     "build": _build,
     "verify": _verify,

@@ -215,6 +215,11 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         ),
     ),
     (
+        "diff",
+        "what a deploy would change, and what differs from what was deployed (exit 3)",
+        _nothing,
+    ),
+    (
         "plan",
         "the steps that a deploy would take",
         _one("--exit-code", action="store_true", help="exit 3 when there is something to do"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import yaml
 
 from tests.cluster.gateway import traefik
 from tests.cluster.kubernetes import CHART, HELMS, Cluster, Refused, ask, wait_until
+from tests.cluster.npus import npus
 from tests.helm.rendering import CASES, values_path
 
 pytestmark = [pytest.mark.cluster]
@@ -237,31 +235,3 @@ def test_npus_are_asked_for_and_a_missing_one_is_told(cluster: Cluster) -> None:
 def events(cluster: Cluster, namespace: str) -> str:
     """What happened in a namespace."""
     return cluster.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].message}")
-
-
-CARDS = "/status/capacity/huawei.com~1Ascend910"
-
-
-@contextmanager
-def npus(cluster: Cluster, count: int) -> Iterator[None]:
-    """Within the block the node has cards, as a device plugin would say."""
-
-    def patch(change: dict[str, str]) -> None:
-        cluster.kubectl(
-            "patch", "node", "node1", "--subresource=status", "--type=json",
-            "--patch", json.dumps([{**change, "path": CARDS}]),
-        )  # fmt: skip
-
-    def has_cards() -> bool:
-        node = cluster.get("node", "node1")
-        return bool(node["status"]["allocatable"].get("huawei.com/Ascend910") == str(count))
-
-    labels = ("hardware-type=ascend-npu", "accelerator=huawei-Ascend910")
-    cluster.kubectl("label", "node", "node1", "--overwrite", *labels)
-    patch({"op": "add", "value": str(count)})
-    try:
-        wait_until(has_cards, "the node has cards")
-        yield
-    finally:
-        cluster.kubectl("label", "node", "node1", "hardware-type-", "accelerator-")
-        patch({"op": "remove"})
