@@ -22,7 +22,7 @@ from tests.e2e.site import Site, quick
 
 MOUNT_TIMEOUT_S = 20.0
 SLOW_SHIFT = {"stages": [{"weight": 20, "hold_s": 4}]}
-SUPERVISOR = re.compile(r"python\S* -m opsctl\.targets\.supervisor ")
+SUPERVISOR = re.compile(r"\S*python\S* -m opsctl\.targets\.supervisor ")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 
 
@@ -219,7 +219,7 @@ def test_a_clock_that_is_set_back_or_forward_harms_nothing(
 def test_a_supervisor_that_does_not_answer_is_unreachable_and_nothing_is_touched(
     site: Site,
 ) -> None:
-    [pid] = [p for p, line in site.processes().items() if SUPERVISOR.search(line)]
+    [pid] = [p for p, line in site.processes().items() if SUPERVISOR.match(line)]
     os.kill(pid, signal.SIGSTOP)
     try:
         looked = site.run("status")

@@ -127,6 +127,30 @@ def test_webhooks_are_tried_again_and_tell_how_a_rollout_ended(
     assert "approval" in posted[-1]["reason"]
 
 
+def test_started_is_told_once_a_rollout_before_its_first_step(
+    make_site: MakeSite, receiver: tuple[int, list[dict[str, Any]]]
+) -> None:
+    port, posted = receiver
+    notification = {"url": f"http://127.0.0.1:{port}/", "events": ["started", "finished"]}
+    site = make_site(quick(notifications=[notification], strategy={"promote_approval": True}))
+    first = site.good("deploy")
+    # (The receiver answers its first request with 503, so that it comes twice.)
+    assert [p["event"] for p in posted] == ["started", "started", "finished"]
+    assert posted[0]["delivery"] == posted[1]["delivery"] != posted[2]["delivery"]
+    begun = posted[1]
+    assert (begun["op"], begun["release"], begun["base"]) == ("deploy", "r1", None)
+    assert (begun["outcome"], begun["exit_code"], begun["rollout"]) == ("open", None, 1)
+    told = site.report(first)["notifications"]
+    assert [(n["event"], n["tries"], n["ok"]) for n in told] == [
+        ("started", 2, True),
+        ("finished", 1, True),
+    ]
+    assert site.deploy().exit_code == 20
+    assert [(p["event"], p["release"]) for p in posted[3:]] == [("started", "r2")]
+    site.good("approve")
+    assert [(p["event"], p["release"]) for p in posted[4:]] == [("finished", "r2")]
+
+
 @pytest.mark.long
 def test_a_webhook_that_nobody_answers_holds_nothing_up(make_site: MakeSite) -> None:
     notification = {"url": "http://127.0.0.1:9/", "tries": 2, "timeout_s": 0.5}

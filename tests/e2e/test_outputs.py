@@ -90,7 +90,7 @@ def test_json_is_one_object_also_when_a_command_fails(standing: Site) -> None:
     assert ending(json.loads(refused.stdout)) == ("rolled_back", 10, serving)
     failed = json.loads(nothing.stdout)
     assert ending(failed) == ("error", 2, serving)
-    assert failed["error"]["what"] == "cannot roll back to r99: there is no such release"
+    assert failed["error"]["what"] == 'there is no release "r99"'
     assert again.exit_code in (0, 10)
     assert json.loads(again.stdout)["serving_release"] == serving
 
