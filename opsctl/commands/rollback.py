@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from opsctl.commands.chosen import check_kept
 from opsctl.commands.outcome import Outcome, simple
-from opsctl.commands.rollout import ended, finish, make_way, plan_request, withdraw
+from opsctl.commands.rollout import (
+    TAKEN_BACK,
+    ended,
+    finish,
+    make_way,
+    plan_request,
+    withdraw,
+)
 from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError
@@ -30,7 +37,8 @@ def rollback(
     leaving = _leaving(look, going)
     if going and going.op == "deploy":
         outcome = withdraw(project, console, options, "rollback", "opsctl rollback")
-        if outcome.exit_code or release in (None, outcome.data["serving_release"]):
+        there = release in (None, outcome.data["serving_release"])
+        if outcome.exit_code or (there and outcome.data["outcome"] in TAKEN_BACK):
             return outcome
     with in_charge(project, console, "rollback", options) as session:
         going = session.read.open_progress()
@@ -49,8 +57,8 @@ def rollback(
 
 def _leaving(look: Reader, going: Progress | None) -> str | None:
     """The release that somebody wants to leave who says `rollback` now."""
-    if going and going.op == "rollback":
-        return going.base
+    if going and going.op in ("deploy", "rollback"):
+        return going.candidate if going.op == "deploy" else going.base
     return look.last_state().serving_release
 
 

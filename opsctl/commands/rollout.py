@@ -24,6 +24,12 @@ NOTHING_TO_RESUME = "nothing to resume: nothing was deployed"
 NOTHING_TO_ABORT = "nothing to abort: no rollout is open"
 NOTHING_TO_STOP = "nothing to stop: nothing was ever deployed here"
 
+TAKEN_BACK = ("aborted", "rolled_back")
+"""Outcomes of a rollout whose candidate has been taken back."""
+
+TOO_LATE = 4
+"""Exit code of an abort that was refused because the rollout had ended; nothing was touched."""
+
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
 
@@ -205,7 +211,12 @@ def resume(project: Project, console: Console, options: Options) -> Outcome:
 
 def abort(project: Project, console: Console, options: Options, reason: str) -> Outcome:
     """Take the candidate of the open rollout back."""
-    return withdraw(project, console, options, "abort", reason)
+    outcome = withdraw(project, console, options, "abort", reason)
+    if outcome.data["outcome"] not in ("deployed", "rolled_back_on_request"):
+        return outcome
+    serving = outcome.data["serving_release"]
+    text = f"too late to abort: {serving} serves already. To go back: opsctl rollback"
+    return simple("too_late", text, TOO_LATE, serving_release=serving)
 
 
 def withdraw(
@@ -241,7 +252,7 @@ def withdraw(
 def _withdrawn(progress: Progress) -> Outcome:
     """For the one who asked for it, a candidate taken back is a success."""
     outcome = of_rollout(progress)
-    if outcome.data["outcome"] in ("aborted", "rolled_back"):
+    if outcome.data["outcome"] in TAKEN_BACK:
         return outcome._replace(exit_code=0, data={**outcome.data, "exit_code": 0})
     return outcome
 
