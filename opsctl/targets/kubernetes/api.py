@@ -201,7 +201,7 @@ class Api:
 
         api = self._api()
         self.calls += 1
-        limit_s = float(query.get("timeoutSeconds", 0)) + READ_S
+        limit_s = float(query.get("timeoutSeconds", 0)) + CONNECT_S
         try:
             response = api.rest_client.pool_manager.request(
                 "GET", _url(api, path, query), headers=self._headers(api), retries=False,

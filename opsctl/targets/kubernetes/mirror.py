@@ -11,8 +11,9 @@ from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 from opsctl.targets.kubernetes.api import Api, Gone
 
-WATCH_S = 300
-"""The server ends a watch after that; it is begun again where it was."""
+WATCH_S = 30
+"""The server ends a watch after that, and it is begun again where it was: a connection that died
+without a word is not trusted for longer."""
 
 RETRY_S = 0.2
 PAGE = 500

@@ -14,6 +14,7 @@ from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import Json
 from opsctl.targets.kubernetes.api import Api, Conflict, Missing
 from opsctl.targets.kubernetes.desired import NOTHING, Order
+from opsctl.targets.kubernetes.mirror import Mirror
 from opsctl.targets.kubernetes.names import ORDER_PART, Names
 
 KEY = "order"
@@ -28,16 +29,22 @@ class Orders:
         self._api = api
         self._names = names
         self._path = names.path("configmaps", names.order)
+        self._mirror = Mirror(api, names.path("configmaps"), names.kept(ORDER_PART))
         self._known: Json | None = None
         self._epoch = 0
 
     def read(self) -> Order:
-        """The order in force now."""
+        """The order in force now, asked of the API server."""
         try:
             self._known = self._api.get(self._path)
         except Missing:
             self._known = None
         return self._order()
+
+    def seen(self) -> Order:
+        """The order in force as a watch tells it: no request, and a few milliseconds late."""
+        found = self._mirror.get(self._names.order)
+        return _order_of(found) if found else NOTHING
 
     def give(self, wanted: Order) -> None:
         """Order something. Raises Superseded when somebody newer is in charge."""
@@ -104,9 +111,7 @@ class Orders:
             return
 
     def _order(self) -> Order:
-        if self._known is None:
-            return NOTHING
-        return Order.from_dict(json.loads(self._known["data"][KEY]))
+        return _order_of(self._known) if self._known else NOTHING
 
     def _write(self, order: Order) -> bool:
         """Whether it was written; False when somebody else was faster."""
@@ -122,9 +127,14 @@ class Orders:
                 self._known = self._api.post(self._names.path("configmaps"), made)
             else:
                 self._known = self._api.put(self._path, {**self._known, "data": data})
+            self._mirror.put(self._known)
         except (Conflict, Missing):
             return False
         return True
+
+
+def _order_of(found: Json) -> Order:
+    return Order.from_dict(json.loads(found["data"][KEY]))
 
 
 def _superseded(epoch: int, newer: int) -> Superseded:

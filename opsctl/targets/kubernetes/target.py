@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
-from opsctl.errors import TargetUnreachable
+from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
 from opsctl.targets.kubernetes import desired, values
 from opsctl.targets.kubernetes.api import Api
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from opsctl.targets.kubernetes.traffic import Meter
     from opsctl.targets.kubernetes.tunnel import Tunnels
 
+BEAT_S = 1.0
 SEEN_S = 10.0
 """A watch tells of what Helm changed within milliseconds; after so long the objects are listed."""
 
@@ -70,14 +73,18 @@ class KubernetesTarget:
 
             guard_setup.ensure(self)
         self._own = order
-        self._advance(order, self.view.look())
+        with self._present(stamp.epoch):
+            self._advance(order, self.view.look())
 
     def observe(self) -> Observed:
         """What runs now. An order of this process that is not yet carried out whole goes on."""
-        order = self._own or self.orders.read()
+        order = self.orders.read() if self._own is None else self.orders.seen()
         live = self.view.look()
         if self._own is not None:
-            live = self._advance(self._own, live)
+            if order.stamp != self._own.stamp or order.guarded:
+                self.stop()  # somebody else is in charge, or the guard
+            else:
+                live = self._advance(order, live)
         return self._observed(order, live)
 
     def renew(self, epoch: int) -> None:
@@ -179,6 +186,8 @@ class KubernetesTarget:
         self._whole = self._whole or self.helm.is_whole()
         if self._whole and values.mark_of(made) == live.mark:
             return live
+        if not self._is_current(order):
+            return live
         told = f"opsctl {order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
         self._whole = False
         self.helm.upgrade(made, told, over_guard=live.guard_changed)
@@ -186,6 +195,33 @@ class KubernetesTarget:
         if desired.weights_of(wanted) != desired.weights_of(current):
             self._flowing_since = time.monotonic()
         return self._seen(values.mark_of(made), wanted)
+
+    def _is_current(self, order: Order) -> bool:
+        """Whether the order still is the one in force: a command that stood still must not undo
+        what another has done meanwhile."""
+        known = self.orders.read()
+        if known.stamp == order.stamp and not known.guarded:
+            return True
+        self.stop()
+        return False
+
+    @contextlib.contextmanager
+    def _present(self, epoch: int) -> Iterator[None]:
+        """Renew the lease for the length of a block: Helm may take longer than the guard waits."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(BEAT_S):
+                with contextlib.suppress(OpsctlError):  # the next call notices it as well
+                    self.orders.renew(epoch)
+
+        thread = threading.Thread(target=beat, name="present", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def _seen(self, mark: str, wanted: DesiredState) -> Live:
         """The objects once the watch has told of what Helm just did."""
