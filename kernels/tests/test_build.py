@@ -84,6 +84,19 @@ def test_the_operators_build_for_every_soc(arch: str, tmp_path: Path) -> None:
     assert read_build_record(package).npu_arch == arch
     types = "3" if arch == "3510" else "2"  # 910A and 310P have no bfloat16
     assert run_there(tmp_path, types, "70001", "no selftest") == "skipped"
+    if arch == "3510":  # whose cube unit loads and multiplies otherwise than 2201's
+        check_products(tmp_path)
+
+
+def check_products(folder: Path) -> None:
+    """Runs the tests of the checked products against the package in `folder`."""
+    tests = str(KERNELS / "tests/test_fused.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "checked", tests]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=KERNELS.parent, env=environment
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.long
