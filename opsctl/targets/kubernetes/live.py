@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opsctl.model import DesiredState, Json, Phase, Replica, Role, Stamp
 from opsctl.targets.kubernetes import reasons
@@ -22,7 +22,8 @@ class Live:
     front: Json | None
     pods: Sequence[Json]
     deployments: Sequence[Json]
-    events: Sequence[Json] = ()
+    events: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    """By the identity of their object."""
     route: Json | None = None
 
     @property
@@ -102,7 +103,8 @@ class Live:
             return "stopping", ""
         if is_ready(pod):
             return "ready", ""
-        why = reasons.terminal({**pod, "kind": "Pod"}, self.events)
+        own = self.events.get(pod["metadata"].get("uid", ""), ())
+        why = reasons.terminal({**pod, "kind": "Pod"}, own)
         state = status.get("state") or {}
         if why is not None and why.status == "fail":
             return "crash_loop", why.what

@@ -15,7 +15,7 @@ WATCH_S = 30
 """The server ends a watch after that, and it is begun again where it was: a connection that died
 without a word is not trusted for longer."""
 
-RETRY_S = 0.2
+RETRY_S = 0.5
 PAGE = 500
 STALE_S = 5.0
 """A watch that has been down so long: what is known may be old, so it is asked for anew."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 from dataclasses import replace
 
 from opsctl.errors import Superseded, TargetUnreachable
@@ -30,16 +31,19 @@ class Orders:
         self._names = names
         self._path = names.path("configmaps", names.order)
         self._mirror = Mirror(api, names.path("configmaps"), names.kept(ORDER_PART))
+        self._lock = threading.RLock()
+        """The thread that renews the lease reads as well."""
         self._known: Json | None = None
         self._epoch = 0
 
     def read(self) -> Order:
         """The order in force now, asked of the API server."""
-        try:
-            self._known = self._api.get(self._path)
-        except Missing:
-            self._known = None
-        return self._order()
+        with self._lock:
+            try:
+                self._known = self._api.get(self._path)
+            except Missing:
+                self._known = None
+            return self._order()
 
     def seen(self) -> Order:
         """The order in force as a watch tells it: no request, and a few milliseconds late."""
@@ -49,29 +53,35 @@ class Orders:
     def give(self, wanted: Order) -> None:
         """Order something. Raises Superseded when somebody newer is in charge."""
         for _ in range(TRIES):
-            known = self.read()
-            stamp, before = wanted.stamp, known.stamp
-            if stamp.epoch < known.fence or (stamp.epoch, stamp.sequence) < (
-                before.epoch, before.sequence
-            ):  # fmt: skip
-                raise _superseded(stamp.epoch, max(known.fence, before.epoch))
-            fence = max(stamp.epoch, known.fence)
-            if self._write(replace(wanted, fence=fence)):
-                self._epoch = fence
+            if self._given(wanted):
                 return
         raise TargetUnreachable("too many others order something", next_step="See: opsctl status")
+
+    def _given(self, wanted: Order) -> bool:
+        """One try; False when somebody else wrote meanwhile. Raises Superseded."""
+        with self._lock:
+            known = self.read()
+            stamp, before = wanted.stamp, known.stamp
+            older = (stamp.epoch, stamp.sequence) < (before.epoch, before.sequence)
+            if stamp.epoch < known.fence or older:
+                raise _superseded(stamp.epoch, max(known.fence, before.epoch))
+            fence = max(stamp.epoch, known.fence)
+            done = self._write(replace(wanted, fence=fence))
+            self._epoch = fence if done else self._epoch
+            return done
 
     def shut_out(self, epoch: int) -> None:
         """From now on refuse epochs below this one. Raises Superseded when it is too old itself."""
         if epoch == self._epoch:
             return
         for _ in range(TRIES):
-            known = self.read()
-            if epoch < known.fence:
-                raise _superseded(epoch, known.fence)
-            if epoch == known.fence or self._write(replace(known, fence=epoch)):
-                self._epoch = epoch
-                return
+            with self._lock:
+                known = self.read()
+                if epoch < known.fence:
+                    raise _superseded(epoch, known.fence)
+                if epoch == known.fence or self._write(replace(known, fence=epoch)):
+                    self._epoch = epoch
+                    return
 
     def guard_in_force(self, seen: Order, reason: str) -> bool:
         """Put the guard's safe state in force, unless something newer was ordered meanwhile."""
@@ -79,7 +89,8 @@ class Orders:
 
     def replace_order(self, seen: Order, wanted: Order) -> bool:
         """Put an order in the place of exactly the one that was seen; False when it is another."""
-        return self.read() == seen and self._write(wanted)
+        with self._lock:
+            return self.read() == seen and self._write(wanted)
 
     def renew(self, epoch: int) -> None:
         """Show that the holder of this epoch is there. Raises Superseded."""

@@ -24,7 +24,6 @@ def of_state(target: KubernetesTarget, state: DesiredState, stamp: Stamp, turns:
     releases = [_entry(target, share, turns) for share in state.shares]
     values = service_values(target.project, releases)
     values["traffic"]["mode"] = target.mode
-    values["traffic"]["releaseHeader"] = target.mode == "route"
     mark = digest(values)[:DIGEST_DIGITS]
     values["front"]["annotations"] = {
         IN_FORCE: spelled(state), TURNS: json.dumps(turns), VALUES: mark,

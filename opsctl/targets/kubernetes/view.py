@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 from opsctl.targets.kubernetes.api import Api, Missing
 from opsctl.targets.kubernetes.live import Live, is_ready
 from opsctl.targets.kubernetes.mirror import Mirror
 from opsctl.targets.kubernetes.names import Names
+
+SILENT_S = 30.0
+"""Who may not read events is not asked to again and again; explanations are shorter then."""
 
 ROUTES = "/apis/gateway.networking.k8s.io/v1"
 
@@ -24,6 +31,9 @@ class View:
         self.deployments = Mirror(api, names.path("deployments"), chosen)
         self._events = Mirror(api, names.path("events"), "")
         self._has_routes: bool | None = None
+        self._grouped: dict[str, list[Json]] = {}
+        self._grouped_at = -1
+        self._silent_until = 0.0
 
     def look(self) -> Live:
         """All of it. Raises TargetUnreachable."""
@@ -32,7 +42,7 @@ class View:
             front=self.services.get(self._names.service),
             pods=pods,
             deployments=self.deployments.all(),
-            events=self._events.all() if self._explains(pods) else (),
+            events=self._by_object() if not all(map(is_ready, pods)) else {},
         )
 
     def refresh(self) -> None:
@@ -55,9 +65,18 @@ class View:
                 self._has_routes = False
         return self._has_routes
 
-    def _explains(self, pods: list[Json]) -> bool:
-        """Whether something is not ready, which an event may explain."""
+    def _by_object(self) -> Mapping[str, Sequence[Json]]:
+        """Events by the identity of their object; none where they must not be read."""
+        if time.monotonic() < self._silent_until:
+            return {}
         try:
-            return not all(map(is_ready, pods)) and self._events.all() is not None
+            events = self._events.all()
         except TargetUnreachable:
-            return False  # who may not read events gets shorter explanations
+            self._silent_until = time.monotonic() + SILENT_S
+            return {}
+        if self._events.count != self._grouped_at:
+            self._grouped_at = self._events.count
+            self._grouped = defaultdict(list)
+            for event in events:
+                self._grouped[event.get("involvedObject", {}).get("uid", "")].append(event)
+        return self._grouped
