@@ -92,6 +92,12 @@ def _diff(arguments: argparse.Namespace, console: Console) -> Outcome:
     return diff(_project(arguments, console))
 
 
+def _preflight(arguments: argparse.Namespace, console: Console) -> Outcome:
+    from opsctl.commands.preflight import preflight
+
+    return preflight(_project(arguments, console))
+
+
 def _plan(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import project
 
@@ -329,6 +335,7 @@ def refuse_vain_dry_run(arguments: argparse.Namespace) -> None:
 COMMANDS: dict[str, Command] = {
     "init": _init,
     "config": _config,
+    "preflight": _preflight,
     "diff": _diff,
     "plan": _plan,
     "build": _build,

@@ -214,6 +214,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
             ),
         ),
     ),
+    ("preflight", "what stands against a deploy: files, target, room, rights", _nothing),
     (
         "diff",
         "what a deploy would change, and what differs from what was deployed (exit 3)",
