@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from opsctl.targets.kubernetes import permissions
+from opsctl.targets.kubernetes.guard_setup import RULES
 from opsctl.targets.kubernetes.permissions import Right
 from tests.helm.rendering import CASES, golden
 from tests.kubernetes.projects import project
@@ -32,17 +33,18 @@ EVERYTHING = {
     "monitoring": True,
     "autoscaling": {"max_replicas": 4},
     "namespace": "ai",
+    "gateway": {"name": "front", "namespace": "infra"},
 }
 
 
 def rules(documents: list[dict[str, Any]], kind: str) -> dict[tuple[str, str], set[str]]:
     """Verbs by group and resource of a printed role."""
     role = next(one for one in documents if one["kind"] == kind)
-    return {
-        (rule["apiGroups"][0], resource): set(rule["verbs"])
-        for rule in role["rules"]
-        for resource in rule["resources"]
-    }
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in role["rules"]:
+        for resource in rule["resources"]:
+            found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    return found
 
 
 def test_the_role_has_every_kind_that_the_chart_makes(tmp_path: Path) -> None:
@@ -58,7 +60,17 @@ def test_what_is_not_configured_is_not_asked_for(tmp_path: Path) -> None:
     settings = project(tmp_path, "x", {"limit_network": False}).service.kubernetes
     allowed = rules(permissions.documents(settings, "selector", "light"), "Role")
     groups = {group for group, _ in allowed}
-    assert groups == {"", "apps", "coordination.k8s.io", "policy"}
+    assert groups == {"", "apps", "autoscaling", "coordination.k8s.io", "policy"}
+    assert allowed["autoscaling", "horizontalpodautoscalers"] == {"list", "delete"}
+
+
+def test_a_guard_gets_no_right_that_its_maker_has_not(tmp_path: Path) -> None:
+    for mode in ("selector", "route"):
+        settings = project(tmp_path, "x", {"guard_image": "g@sha256:1"}).service.kubernetes
+        allowed = rules(permissions.documents(settings, mode, "light"), "Role")
+        for rule in RULES:
+            for resource in rule["resources"]:
+                assert set(rule["verbs"]) <= allowed[rule["apiGroups"][0], resource], resource
 
 
 def test_a_role_never_has_a_star_and_its_subject_is_its_own_account(tmp_path: Path) -> None:
@@ -115,6 +127,9 @@ def test_each_verb_of_the_table_is_asked_for_once(tmp_path: Path, mode: str) -> 
     api = Api(set())
     findings = permissions.check(api, settings, mode)
     assert [one.status for one in findings] == ["ok"]
-    rights: tuple[Right, ...] = (*permissions.needed(settings, mode), *permissions.OPTIONAL)
+    rights: tuple[Right, ...] = (
+        *permissions.needed(settings, mode),
+        *permissions.helpful(settings, mode),
+    )
     assert len(api.asked) == sum(len(right.verbs) for right in rights)
     assert len({tuple(one.values()) for one in api.asked}) == len(api.asked)

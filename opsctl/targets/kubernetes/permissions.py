@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ASKED_AT_ONCE = 8
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WATCHED = ("get", "list", "watch")
+ROUTES = "gateway.networking.k8s.io"
 HELM = ("get", "list", "create", "patch", "update", "delete")
 KEPT = (*WATCHED, "create", "update", "patch", "delete", "deletecollection")
 
@@ -48,6 +49,7 @@ ALWAYS: tuple[Right, ...] = (
     # Websockets open with GET; a newer API server asks for `create` too.
     Right("", "pods/exec", ("get", "create"), "smoke commands inside a release"),
     Right("", "pods/portforward", ("get", "create"), "private endpoints of replicas"),
+    Right("", "pods/proxy", ("get",), "counters of requests"),
     Right("", "events", WATCHED, "why something does not come up"),
     Right("apps", "replicasets", WATCHED, "pods that quota or admission refuse"),
     Right("", "persistentvolumeclaims", ("get", "list"), "whether the models' claim is bound"),
@@ -69,7 +71,14 @@ NEW_NAMESPACE = Right("", "namespaces", ("create",), "the first deploy", whole_c
 
 def needed(settings: Kubernetes, mode: str) -> tuple[Right, ...]:
     """What must be allowed in the namespace; `mode` is how traffic is shared."""
-    return (*ALWAYS, *_by_settings(settings, mode))
+    return (*ALWAYS, *_by_settings(settings, mode), *_of_guard(settings, mode))
+
+
+def helpful(settings: Kubernetes, mode: str) -> tuple[Right, ...]:
+    """What the optional ClusterRole has."""
+    elsewhere = settings.gateway.namespace not in (None, settings.namespace)
+    gateways = (Right(ROUTES, "gateways", ("get",), "where users reach it", whole_cluster=True),)
+    return (*OPTIONAL, *(gateways if mode == "route" and elsewhere else ()))
 
 
 def _by_settings(settings: Kubernetes, mode: str) -> Iterator[Right]:
@@ -77,12 +86,28 @@ def _by_settings(settings: Kubernetes, mode: str) -> Iterator[Right]:
         yield Right("networking.k8s.io", "networkpolicies", HELM, "kubernetes.limit_network")
     if mode == "route":
         verbs = (*HELM, "watch")
-        yield Right("gateway.networking.k8s.io", "httproutes", verbs, "weights of releases")
-    if settings.autoscaling is not None:
-        yield Right("autoscaling", "horizontalpodautoscalers", HELM, "kubernetes.autoscaling")
+        yield Right(ROUTES, "httproutes", verbs, "weights of releases")
+        if settings.gateway.namespace in (None, settings.namespace):
+            yield Right(ROUTES, "gateways", ("get",), "where users reach it")
+    scalers = HELM if settings.autoscaling is not None else ("list", "delete")
+    yield Right("autoscaling", "horizontalpodautoscalers", scalers, "one a release, or none left")
     if settings.monitoring:
         for resource in ("servicemonitors", "prometheusrules"):
             yield Right("monitoring.coreos.com", resource, HELM, "kubernetes.monitoring")
+
+
+def _of_guard(settings: Kubernetes, mode: str) -> Iterator[Right]:
+    """Nobody may give rights that he has not himself, so those of the guard are among ours."""
+    if settings.guard_image is None:
+        return
+    kept = ("get", "create", "update", "delete", "deletecollection")
+    for resource in ("roles", "rolebindings"):
+        yield Right("rbac.authorization.k8s.io", resource, kept, "the guard's rights")
+    for group, resource in (("apps", "deployments"), ("", "serviceaccounts")):
+        yield Right(group, resource, ("deletecollection",), "taking the guard away")
+    yield Right("apps", "deployments/scale", ("patch",), "what the guard does")
+    if mode != "route":
+        yield Right(ROUTES, "httproutes", ("get", "patch"), "what the guard does with a route")
 
 
 class Asks(Protocol):
@@ -132,7 +157,7 @@ def check(api: Asks, settings: Kubernetes, mode: str) -> list[Finding]:
     namespace = settings.namespace
     step = "Have an administrator run: opsctl render role | kubectl apply -f -"
     lacking = missing(api, needed(settings, mode), namespace)
-    unseen = missing(api, OPTIONAL, namespace)
+    unseen = missing(api, helpful(settings, mode), namespace)
     if lacking:
         what = f"not allowed in {namespace}: {_told(lacking)}"
         findings = [Finding("permissions", "fail", what, step)]
@@ -158,7 +183,7 @@ def documents(settings: Kubernetes, mode: str, service: str) -> list[Json]:
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
         _role("Role", here, needed(settings, mode)),
         _binding("RoleBinding", here, ("Role", name), subject),
-        _role("ClusterRole", {"name": whole}, OPTIONAL),
+        _role("ClusterRole", {"name": whole}, helpful(settings, mode)),
         _binding("ClusterRoleBinding", {"name": whole}, ("ClusterRole", whole), subject),
     ]
 
