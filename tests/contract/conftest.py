@@ -11,10 +11,15 @@ import pytest
 from tests.contract.docker_stage import DockerStage
 from tests.contract.local_stage import LocalStage
 from tests.contract.stage import Holder, Stage
+from tests.docker.bench_yard import FIRST_TIME_MAX_S
 
 STAGES = (
     pytest.param(LocalStage, id="local"),
-    pytest.param(DockerStage, id="docker", marks=[pytest.mark.docker, pytest.mark.long]),
+    pytest.param(
+        DockerStage,
+        id="docker",
+        marks=[pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)],
+    ),
 )
 
 

@@ -24,6 +24,9 @@ from opsctl.targets.docker.place import target_of
 from opsctl.targets.docker.target import DockerTarget
 
 ROOT = Path(__file__).parents[2]
+FIRST_TIME_MAX_S = 900
+"""Of a test on a machine whose engine has no image yet: the first one makes them."""
+
 ALIEN = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01\x00\x00\x00" + bytes(40)
 """A program's header (ELF-64) for AArch64, which no other machine runs."""
 
@@ -65,14 +68,14 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         return settings.Project(folder / "opsctl.yaml", config, "test", "svc", service, "docker")
 
-    def app_image(self) -> str:
-        """An image of the tests' small application; its id."""
+    def app_image(self, python: str = "") -> str:
+        """An image of the tests' small application, on top of one with Python; its id."""
         app = (ROOT / "tests/targets/app.py").read_bytes()
-        return self.image({"app.py": app, "alien": ALIEN})
+        return self.image({"app.py": app, "alien": ALIEN}, python=python)
 
-    def image(self, files: Mapping[str, bytes], tag: str = "") -> str:
-        """An image with `files` in /app on top of Python; its id."""
-        python = self._built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
+    def image(self, files: Mapping[str, bytes], tag: str = "", python: str = "") -> str:
+        """An image with `files` in /app on top of one with Python; its id."""
+        python = python or self._built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
         return self._built(APP.format(python=python), files, tag)
 
     def remove_images(self, repository: str) -> None:
@@ -106,6 +109,11 @@ def host_or_skip() -> Host:
     except OpsctlError as error:
         pytest.skip(str(error))
     return Host(engine, found["OPSCTL_TEST_BASE"], found["OPSCTL_TEST_REGISTRY"])
+
+
+def tools_path() -> str:
+    """PATH with cosign, as `scripts/docker env` has it."""
+    return _environment().get("PATH", os.environ["PATH"]).replace("$PATH", os.environ["PATH"])
 
 
 @functools.cache

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -17,9 +14,11 @@ from opsctl.storage import Holder as LockHolder
 from opsctl.targets.docker.place import target_of
 from tests.contract.docker_stage import DockerStage
 from tests.contract.stage import Holder
+from tests.docker.bench_yard import FIRST_TIME_MAX_S
+from tests.docker.forwarder import Forwarder
 from tests.targets.house import ask
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
 
 @pytest.fixture(scope="module")
@@ -213,45 +212,3 @@ def test_a_holder_whose_line_broke_for_a_moment_keeps_its_lock(stage: DockerStag
     lock.check()
     assert storage.holder() is not None
     lock.free()
-
-
-class Forwarder:
-    """The engine's socket as a TCP port, as a remote engine offers it."""
-
-    def __enter__(self) -> str:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.ends: list[socket.socket] = []
-        self.threads = [threading.Thread(target=self.accept)]
-        self.threads[0].start()
-        return f"tcp://127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for end in self.ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join(10)
-        for end in self.ends:
-            end.close()
-
-    def accept(self) -> None:
-        while True:
-            try:
-                here, _ = self.listener.accept()
-            except OSError:
-                return
-            there = socket.socket(socket.AF_UNIX)
-            there.connect("/var/run/docker.sock")
-            self.ends += [here, there]
-            for pair in ((here, there), (there, here)):
-                self.threads.append(threading.Thread(target=self.pump, args=pair))
-                self.threads[-1].start()
-
-    @staticmethod
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)

@@ -14,6 +14,7 @@ from opsctl.targets.docker import npus
 from opsctl.targets.docker.names import NPUS, RELEASE, REPLICA, SERVICE
 from opsctl.targets.docker.target import DockerTarget
 from tests.contract.stage import Holder
+from tests.docker.bench_yard import FIRST_TIME_MAX_S
 from tests.docker.second_engine import SecondEngine
 from tests.docker.test_engine_restart import RestartStage
 
@@ -63,16 +64,16 @@ def test_without_the_runtime_device_nodes_and_driver_are_passed() -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[RestartStage]:
-    second = SecondEngine(live_restore=True)
-    second.start()
-    made = RestartStage(tmp_path / "project", second)
-    yield made
-    made.target.close()
-    second.clear()
+    with SecondEngine(live_restore=True) as second:
+        made = RestartStage(tmp_path / "project", second)
+        yield made
+        made.target.close()
 
 
 @pytest.mark.docker
 @pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(FIRST_TIME_MAX_S)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_two_releases_never_meet_on_an_npu(stage: RestartStage) -> None:
     holder = Holder(stage)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -18,10 +16,16 @@ import pytest
 
 from opsctl.render import compose
 from tests.cluster.kubernetes import ask, wait_until
+from tests.docker.bench_yard import host_or_skip
 from tests.render.projects import project
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
-ROOT = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.long,
+    # Its small service is made by scripts/cluster build, which only --real runs.
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
 BALANCER = "opsctl-test-haproxy:1"
 SERVICE = "opsctl-test-light:1"
 PATH = "/v1/models/light"
@@ -43,13 +47,9 @@ def run(*argv: str, given: str = "", check: bool = True) -> str:
 @pytest.fixture(scope="module")
 def engine() -> None:
     """An engine with compose and both images."""
-    if os.geteuid() != 0 and shutil.which("docker") is None:
-        pytest.skip("docker is not installed, and scripts/docker up needs root")
-    run(str(ROOT / "scripts" / "docker"), "up", "--no-buildkit")
-    lines = run(str(ROOT / "scripts" / "docker"), "env").splitlines()
-    words = [shlex.split(line.removeprefix("export "))[0].partition("=") for line in lines]
-    base = next(value for name, _, value in words if name == "OPSCTL_TEST_BASE")
-    run("docker", "build", "--tag", BALANCER, "-", given=DOCKERFILE.format(base=base))
+    host = host_or_skip()
+    host.engine.close()
+    run("docker", "build", "--tag", BALANCER, "-", given=DOCKERFILE.format(base=host.base))
 
 
 @pytest.fixture(scope="module")

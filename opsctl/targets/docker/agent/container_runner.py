@@ -98,8 +98,10 @@ class ContainerRunner(ReplicaRunner):
     def _why_ended(self, process: Watched) -> str:
         assert isinstance(process, WatchedContainer)
         reason = self._kill_reason or exit_text(process.exit_code)
-        if process.out_of_memory and not self._kill_reason:
-            reason = out_of_memory_text(self.launch.memory_mb)
+        if process.out_of_memory:
+            # A busy engine tells of the end later than a health check finds nobody there.
+            found = (out_of_memory_text(self.launch.memory_mb), self._kill_reason)
+            reason = "; ".join(filter(None, found))
         if self._started_at:
             reason += f" {time.monotonic() - self._started_at:.1f} s after its start"
         tail = f"last log lines: {process.last_lines}" if process.last_lines else ""
