@@ -1,4 +1,4 @@
-"""After a rollout: the webhooks, its report, and what may go."""
+"""Around a rollout: the webhooks, its report, and what may go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from opsctl import deploy
 from opsctl.errors import OpsctlError, WaitingForPerson
 from opsctl.model import Json
-from opsctl.notify import Event, notify
+from opsctl.notify import NOTHING_SENT, Event, Sending, begin
 from opsctl.reader import Reader
 from opsctl.redact import Redactor
 from opsctl.rollout import Progress
@@ -17,11 +17,22 @@ ROLLOUTS_KEPT = 500
 """Rollouts that the journal keeps at least: they say which releases may be gone back to."""
 
 
-def finish(look: Reader, rollout: deploy.Rollout, progress: Progress) -> None:
+def tell_started(rollout: deploy.Rollout) -> Sending:
+    """Tell that a rollout begins: once, before its first step, which does not wait for it."""
+    try:
+        if any(record.kind == "began" for record in rollout.journal.last().records):
+            return NOTHING_SENT
+        return _begin(rollout, "started", deploy.read(rollout.journal), "")
+    except Exception as error:  # noqa: BLE001  (a webhook may not hold a rollout up)
+        _warn(rollout, "started", error)
+        return NOTHING_SENT
+
+
+def finish(look: Reader, rollout: deploy.Rollout, progress: Progress, started: Sending) -> None:
     """Tell, report, prune. The rollout is closed already: a failure here is only a warning."""
     assert progress.closed is not None
     event: Event = "failed" if progress.closed["exit_code"] else "finished"
-    deliveries = tell(rollout, event, progress)
+    deliveries = [*_results(rollout, started), *tell(rollout, event, progress)]
     for after in (
         lambda: write_report(look, rollout, progress, deliveries),
         lambda: _prune(look, rollout),
@@ -34,7 +45,23 @@ def finish(look: Reader, rollout: deploy.Rollout, progress: Progress) -> None:
 
 
 def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str = "") -> list[Json]:
-    """Send an event to the webhooks; how each of them went."""
+    """Send an event to the webhooks; how each of them went. Raises nothing."""
+    try:
+        sending = _begin(rollout, event, progress, reason)
+    except Exception as error:  # noqa: BLE001  (nor change how it ends)
+        _warn(rollout, event, error)
+        return []
+    return _results(rollout, sending)
+
+
+def tell_waiting(rollout: deploy.Rollout, error: OpsctlError, started: Sending) -> None:
+    """Tell that a person is waited for."""
+    if isinstance(error, WaitingForPerson):
+        _results(rollout, started)
+        tell(rollout, "waiting", deploy.read(rollout.journal), str(error))
+
+
+def _begin(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str) -> Sending:
     project = rollout.scene.project
     closed = progress.closed or {}
     payload: Json = {
@@ -52,17 +79,20 @@ def tell(rollout: deploy.Rollout, event: Event, progress: Progress, reason: str 
     }
     redactor = rollout.scene.console.redact
     body: Any = redactor.json(payload) if redactor else payload
-    deliveries = notify(project.service.notifications, event, body, project.root)
+    return begin(project.service.notifications, event, body, project.root)
+
+
+def _results(rollout: deploy.Rollout, sending: Sending) -> list[Json]:
+    deliveries = sending.results()
     for delivery in deliveries:
         if delivery.warning:
             rollout.scene.console.warn(delivery.warning)
     return [delivery.to_dict() for delivery in deliveries]
 
 
-def tell_waiting(rollout: deploy.Rollout, error: OpsctlError) -> None:
-    """Tell that a person is waited for."""
-    if isinstance(error, WaitingForPerson):
-        tell(rollout, "waiting", deploy.read(rollout.journal), str(error))
+def _warn(rollout: deploy.Rollout, event: Event, error: Exception) -> None:
+    # Its text may hold the whole URL, which is a credential of chat hooks.
+    rollout.scene.console.warn(f"webhooks of {event} were not sent: {type(error).__name__}")
 
 
 def write_report(

@@ -94,6 +94,9 @@ class Sending:
         return tuple(call.result() for call in self.calls)
 
 
+NOTHING_SENT = Sending(())
+
+
 def longest_s(notification: Notification) -> float:
     """Seconds after which a webhook is given up, whatever its server does."""
     pauses = [_pause_s(number) for number in range(1, notification.tries)]
@@ -138,6 +141,15 @@ class _Call:
         return self._delivery
 
     def _run(self) -> None:
+        try:
+            self._send()
+        except Exception as error:  # noqa: BLE001  (whatever a URL or library does, it is told)
+            said = f"webhook to {self._delivery.to} failed: {type(error).__name__}"
+            self._delivery = replace(self._delivery, warning=said)
+        finally:
+            self._imported.set()
+
+    def _send(self) -> None:
         import requests
 
         # Only now, as the second that the import takes is not the server's.
@@ -201,4 +213,7 @@ def _pause_s(number: int) -> float:
 
 
 def _host(url: str) -> str:
-    return urlsplit(url).hostname or "nowhere"
+    try:
+        return urlsplit(url).hostname or "nowhere"
+    except ValueError:
+        return "nowhere"

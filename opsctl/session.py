@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opsctl import deploy
-from opsctl.aftermath import finish, tell_waiting
+from opsctl.aftermath import finish, tell_started, tell_waiting
 from opsctl.attendance import Attendance
 from opsctl.config.settings import Project
 from opsctl.console import Console
@@ -80,12 +80,13 @@ class Session:
     def carry_on(self) -> Progress:
         """Run the open rollout to its end, write its report, tell who wants to know."""
         rollout = self._rollout()
+        started = tell_started(rollout)
         try:
             progress = deploy.run(rollout)
         except OpsctlError as error:
-            tell_waiting(rollout, error)
+            tell_waiting(rollout, error, started)
             raise
-        finish(self.read, rollout, progress)
+        finish(self.read, rollout, progress, started)
         return progress
 
     def _rollout(self) -> deploy.Rollout:

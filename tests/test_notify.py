@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -166,6 +166,20 @@ def test_an_address_that_is_none_is_a_warning_and_tried_once() -> None:
     assert delivery.tries == 1
 
 
+def test_whatever_a_url_does_to_the_client_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Such URLs are refused when opsctl.yaml is read; a delivery must not lean on that.
+    assert send(to("http://[::1")).warning == "webhook to nowhere failed: InvalidURL"
+    assert send(to("http://127.0.0.1:99999/")).warning.startswith("webhook to 127.0.0.1 failed: ")
+
+    def fails(*arguments: object, **named: object) -> None:
+        raise RuntimeError("https://chat.example/hooks/T0P-S3CRET")
+
+    monkeypatch.setattr("requests.Session.post", fails)
+    delivery = send(to("http://chat.example/x"))
+    assert delivery.warning == "webhook to chat.example failed: RuntimeError"
+    assert not delivery.ok
+
+
 @contextmanager
 def dripping_server() -> Iterator[str]:
     """Sends a byte of its answer's head now and then, for ever."""
@@ -196,29 +210,47 @@ def test_a_server_that_never_ends_its_answer_is_given_up_in_time() -> None:
     with dripping_server() as url:
         began = time.monotonic()
         delivery = send(to(url, tries=1, timeout_s=0.4))
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 60
     assert delivery.warning == "webhook to 127.0.0.1 was given up after 0.4 s"
 
 
+@contextmanager
+def patient_server(may_answer: Callable[[], bool]) -> Iterator[str]:
+    """Answers its one request with 200, but not before it may."""
+    ended = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not may_answer() and not ended.wait(0.01):
+                pass
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            connection.recv(1 << 16)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        ended.set()
+        thread.join()
+        listener.close()
+
+
 def test_webhooks_do_not_wait_for_each_other() -> None:
-    with receiver(200) as got, dripping_server() as slow:
-        began = time.monotonic()
-        deliveries = notify(
-            [to(slow, tries=1, timeout_s=0.5), to(got.url)], "finished", PAYLOAD, Path()
-        )
-        assert time.monotonic() - began < 2.0
-    assert [delivery.ok for delivery in deliveries] == [False, True]
-    assert got.times[0] - began < 0.5
+    with receiver(200) as got, patient_server(lambda: bool(got.requests)) as slow:
+        both = [to(slow, tries=1, timeout_s=60), to(got.url, tries=1, timeout_s=60)]
+        deliveries = notify(both, "finished", PAYLOAD, Path())
+    assert [delivery.ok for delivery in deliveries] == [True, True]
 
 
 def test_a_begun_delivery_holds_nobody_up_and_is_asked_for_later() -> None:
-    with receiver(200) as got, dripping_server() as slow:
-        began = time.monotonic()
-        sending = begin(
-            [to(slow, tries=1, timeout_s=0.5), to(got.url)], "finished", PAYLOAD, Path()
-        )
-        assert time.monotonic() - began < 0.2
-        assert [delivery.ok for delivery in sending.results()] == [False, True]
+    begun = threading.Event()
+    with patient_server(begun.is_set) as slow:
+        sending = begin([to(slow, tries=1, timeout_s=60)], "finished", PAYLOAD, Path())
+        begun.set()
+        assert [delivery.ok for delivery in sending.results()] == [True]
         assert sending.results() == sending.results()
 
 

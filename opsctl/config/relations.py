@@ -8,8 +8,10 @@ from typing import Any
 
 from opsctl.config import docker_rules, kubernetes_rules, placeholders, promql
 from opsctl.config import settings as s
+from opsctl.config.building import Sources
 from opsctl.config.nodes import MapNode
 from opsctl.config.problems import Problems, nearest, shown
+from opsctl.config.urls import url_problem
 
 NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label that begins with a letter (RFC 1035), so that names can be those of objects."""
@@ -78,6 +80,12 @@ class Section:
         """A text must not be empty."""
         if value is not None and not value.strip():
             self.wrong(key, "the text is empty")
+
+    def url(self, key: str, value: str | None, **rules: Any) -> None:
+        """A URL must be one that a request can be sent to; `rules` are those of `url_problem`."""
+        problem = "" if value is None else url_problem(value, **rules)
+        if problem:
+            self.wrong(key, f'found "{shown(value or "")}"; {problem}')
 
     def headers(self, value: Any) -> None:
         """Header names and values must be what HTTP can carry."""
@@ -197,11 +205,7 @@ def _gate(value: s.Gate, at: Section) -> None:
 
 
 def _prometheus(value: s.Prometheus, at: Section) -> None:
-    if not re.fullmatch(r"https?://[^\s/@]+[^\s@]*", value.url):
-        at.wrong(
-            "url",
-            f'found "{shown(value.url)}"; allowed: http://… or https://…, credentials in `token`',
-        )
+    at.url("url", value.url, credentials_in="token")
     if value.token is not None and value.url.startswith("http://"):
         at.wrong("token", "would travel in the clear over http://; allowed: a url with https://")
     if value.ca_file is not None and value.url.startswith("http://"):
@@ -257,10 +261,16 @@ def _hook(value: s.Hook, at: Section) -> None:
 
 
 def _notification(value: s.Notification, at: Section) -> None:
-    if not re.fullmatch(r"https?://[^\s/]+\S*", value.url):
-        at.wrong("url", f'found "{shown(value.url)}"; allowed: http://… or https://…')
+    at.url("url", value.url)
     if not value.events:
         at.wrong("events", "the list is empty")
+
+
+def _sources(value: Sources, at: Section) -> None:
+    at.url("index", value.index, schemes=("http", "https", "file"))
+    at.url("apt_mirror", value.apt_mirror, schemes=("http", "https", "file"))
+    at.url("apt_proxy", value.apt_proxy)
+    at.url("proxy", value.proxy)
 
 
 def _local(value: s.Local, at: Section) -> None:
@@ -332,6 +342,7 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.Strategy: _strategy,
     s.Hook: _hook,
     s.Notification: _notification,
+    Sources: _sources,
     s.Local: _local,
     s.Docker: docker_rules.docker,
     s.Npus: docker_rules.npus,

@@ -174,7 +174,7 @@ class Notification(Section):
     url: str = key(doc="Where to POST.", example="https://chat.example/hooks/1")
     events: tuple[str, ...] = key(
         ("finished", "failed", "waiting"),
-        doc="Events that are told.",
+        doc="Events that are told; `started` comes once a rollout, before its first step.",
         choices=("started", "finished", "failed", "waiting"),
     )
     secret: SecretSource | None = key(

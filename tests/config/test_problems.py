@@ -139,7 +139,15 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
                 " refused_percent: null}]}}"
             ),
             "gate.prometheus.url",
-            'found "ftp://x"; allowed: http://… or https://…, credentials in `token`',
+            'found "ftp://x"; allowed: http://… or https://…',
+        ),
+        (
+            (
+                "gate: {prometheus: {url: 'http://me:pw@x', queries: [{name: a, query: b, most: 1,"
+                " refused_percent: null}]}}"
+            ),
+            "gate.prometheus.url",
+            ('found "http://me:pw@x"; allowed: no name and password in it; they belong in `token`'),
         ),
         (
             (
@@ -259,6 +267,21 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
             "notifications: [{url: 'ftp://x'}]",
             "notifications[0].url",
             'found "ftp://x"; allowed: http://… or https://…',
+        ),
+        (
+            "notifications: [{url: 'http://[::1'}]",
+            "notifications[0].url",
+            'found "http://[::1"; allowed: http://HOST or http://HOST:PORT, and a path',
+        ),
+        (
+            "notifications: [{url: 'http://127.0.0.1:99999/'}]",
+            "notifications[0].url",
+            'found "http://127.0.0.1:99999/"; port 99999 is none: 1 to 65535',
+        ),
+        (
+            "build: {image: a, base: 'b@sha256:0', requirements: r, sources: {proxy: 'me:3128'}}",
+            "build.sources.proxy",
+            'found "me:3128"; allowed: http://… or https://…',
         ),
         ("resources: {cpus: [1, 1]}", "resources.cpus", "a CPU stands twice"),
     ],

@@ -132,7 +132,8 @@ def test_started_is_told_once_a_rollout_before_its_first_step(
 ) -> None:
     port, posted = receiver
     notification = {"url": f"http://127.0.0.1:{port}/", "events": ["started", "finished"]}
-    site = make_site(quick(notifications=[notification], strategy={"promote_approval": True}))
+    patient: dict[str, Any] = {"notifications": [notification], "health": {"tries": 2000}}
+    site = make_site(quick(**patient))
     first = site.good("deploy")
     # (The receiver answers its first request with 503, so that it comes twice.)
     assert [p["event"] for p in posted] == ["started", "started", "finished"]
@@ -145,6 +146,7 @@ def test_started_is_told_once_a_rollout_before_its_first_step(
         ("started", 2, True),
         ("finished", 1, True),
     ]
+    site = site.with_options(**patient, strategy={"promote_approval": True})
     assert site.deploy().exit_code == 20
     assert [(p["event"], p["release"]) for p in posted[3:]] == [("started", "r2")]
     site.good("approve")
