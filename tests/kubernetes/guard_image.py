@@ -32,7 +32,7 @@ def guard_image(cluster: Cluster, folder: Path) -> str:
     for name in ("opsctl", "manifests", "helm"):
         part = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, lib / "site-packages" / name, ignore=part)
-    for library in libraries([program, *lib.glob("lib-dynload/*.so")]):
+    for library in libraries([program, *lib.rglob("*.so")]):
         (folder / str(library)[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, folder / str(library)[1:])
     (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
