@@ -122,7 +122,8 @@ build_kwok() {
 }
 
 build_coredns() {
-  GOBIN=$made nice go install -ldflags '-s -w' "github.com/coredns/coredns@$coredns_version"
+  cd "$root/scripts/nodes/dns"
+  nice go build -mod=readonly -o "$made/coredns" -ldflags '-s -w' .
 }
 
 module_folder() { # module@version
@@ -163,6 +164,8 @@ require_parts() {
   mkdir -p "$parts"
   exec 7>"$parts/lock"
   flock 7
+  # Of a build that was ended.
+  rm -rf "$parts"/making-* "$parts"/downloads-*
   local missing=() version
   command -v iptables >/dev/null || missing+=(iptables)
   command -v ip >/dev/null || missing+=(iproute2)
@@ -174,6 +177,8 @@ require_parts() {
     require_go
     present "$images" || step 'images of the tests' into "$images" build_images
     present "$kubernetes" || step "Kubernetes $kubernetes_version" into "$kubernetes" build_kubernetes
+    present "$parts/coredns-$coredns_version" ||
+      step "CoreDNS $coredns_version" into "$parts/coredns-$coredns_version" build_coredns
     for version in "${helm_versions[@]}"; do
       present "$parts/helm-$version" || step "Helm $version" into "$parts/helm-$version" build_helm "$version"
     done
@@ -182,8 +187,6 @@ require_parts() {
       step "Gateway API $gateway_version" into "$parts/gateway-$gateway_version" fetch_gateway
     present "$parts/monitoring-$monitoring_version" ||
       step "Prometheus operator's kinds $monitoring_version" into "$parts/monitoring-$monitoring_version" fetch_monitoring
-    present "$parts/coredns-$coredns_version" ||
-      step "CoreDNS $coredns_version" into "$parts/coredns-$coredns_version" build_coredns
     step 'removing what only the build needed' remove_go_caches
   fi
   flock -u 7
