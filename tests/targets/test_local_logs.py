@@ -1,4 +1,4 @@
-"""Logs, their rotation, events, and commands run for a release."""
+"""Logs, events, and commands run for a release."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from opsctl.model import Share
-from opsctl.targets.supervisor.rotation import MIB, rotate, rotate_all
+from opsctl.targets.supervisor.rotation import MIB, LogLimit, rotate
 from tests.targets.house import House
 
 Make = Callable[..., House]
@@ -41,7 +40,7 @@ def test_lines_are_taken_from_the_rotated_file_when_the_new_one_is_short(house: 
     house.layout.logs.mkdir(parents=True)
     log = house.layout.replica_log("r1-1")
     log.write_text("".join(f"line {n}\n" for n in range(10)))
-    rotate(log, keep=2)
+    rotate(log, LogLimit(20, keep=2))
     with log.open("a") as output:
         output.write("line 10\n")
     assert list(house.target.logs("r1", lines=3)) == ["r1-1 line 8", "r1-1 line 9", "r1-1 line 10"]
@@ -61,7 +60,7 @@ def test_following_sees_each_line_once_and_survives_rotation(house: House) -> No
                 output.write(f"line {number}\n")
             if number == 100:
                 time.sleep(0.5)  # the reader is up to date
-                rotate(log, keep=1)
+                rotate(log, LogLimit(20, keep=1))
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -80,26 +79,6 @@ def test_following_sees_a_replica_that_starts_later(house: House) -> None:
     timer.start()
     assert next(following) == "r1-2 hello"
     timer.join()
-
-
-def test_rotation_keeps_the_number_asked_for_and_every_line(tmp_path: Path) -> None:
-    log = tmp_path / "r1-1.log"
-    for number in range(5):
-        log.write_text(f"part {number}\n")
-        rotate(log, keep=2)
-    assert log.read_text() == ""
-    assert (tmp_path / "r1-1.log.1").read_text() == "part 4\n"
-    assert (tmp_path / "r1-1.log.2").read_text() == "part 3\n"
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_only_logs_that_reached_their_size_are_rotated(tmp_path: Path) -> None:
-    (tmp_path / "big.log").write_bytes(b"x" * MIB)
-    (tmp_path / "small.log").write_bytes(b"x" * (MIB - 1))
-    rotate_all(tmp_path, max_mb=1, keep=3)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "big.log", "big.log.1", "small.log"
-    ]  # fmt: skip
 
 
 @pytest.mark.long

@@ -26,9 +26,10 @@ from opsctl.targets.supervisor.guard_watch import GuardWatch
 from opsctl.targets.supervisor.haproxy_process import Haproxy, HaproxyProcess
 from opsctl.targets.supervisor.launch import Household
 from opsctl.targets.supervisor.layout import Layout
+from opsctl.targets.supervisor.log_watch import LogWatch
 from opsctl.targets.supervisor.removal import Removals
 from opsctl.targets.supervisor.replica_plan import Surroundings
-from opsctl.targets.supervisor.rotation import rotate_all
+from opsctl.targets.supervisor.rotation import LogLimit
 from opsctl.targets.supervisor.run_settings import RunSettings, reachable
 from opsctl.targets.supervisor.steering import Steering
 from opsctl.targets.supervisor.store import Store
@@ -76,12 +77,24 @@ class Supervisor:
         self._removals = Removals(self._fleet, self._balancer, around)
         self._steering = Steering(self._store, self._fleet, self._balancer, self._removals)
         self._guard = GuardWatch(self._store, self._fleet, layout, self._events.tell)
+        self._logs = LogWatch(
+            layout,
+            limit=lambda: LogLimit(self._settings.log_max_mb, self._settings.log_files),
+            replicas=lambda: self._fleet.runners,
+            flooded=self._end_flooding,
+            tell=self._events.tell,
+        )
 
     def _made_fleet(self, around: Surroundings) -> Fleet:
         return Fleet(around)
 
     def _made_haproxy(self, env: Mapping[str, str]) -> Haproxy:
         return HaproxyProcess(self._layout, env, self._events.tell, self._changed)
+
+    def _end_flooding(self, replica: str, reason: str) -> None:
+        """End a replica for what it writes; it is then restarted."""
+        if replica in self._fleet.runners:
+            self._fleet.runners[replica].kill(reason)
 
     def _holds_port(self, port: int) -> bool:
         """Whether it is this service itself that holds a port of the machine."""
@@ -102,6 +115,7 @@ class Supervisor:
     async def run(self) -> int:
         """Work until told to end; the exit code."""
         self._tasks.begin(self._fleet.watch_memory(), "memory watchdog")
+        self._tasks.begin(self._logs.run(), "log watch")
         while self.exit_code is None:
             await self._step()
             with contextlib.suppress(TimeoutError):
@@ -156,9 +170,6 @@ class Supervisor:
         if time.monotonic() - self._housekept_at < HOUSEKEEPING_S:
             return
         self._housekept_at = time.monotonic()
-        settings = self._settings
-        with contextlib.suppress(OSError):
-            rotate_all(self._layout.logs, settings.log_max_mb, settings.log_files)
         if os.getppid() != self._keeper and self.exit_code is None:
             self._events.tell("", "the supervisor's keeper is gone; another one starts")
             self._store.touch()
@@ -229,7 +240,7 @@ class Supervisor:
             guarded=memory.guarded,
             guard_reason=memory.guard_reason,
             weights=memory.percents if self._balancer.up else {},
-            trouble=self._trouble,
+            trouble=self._trouble or self._balancer.certificate.problem,
         ).to_dict()
 
     def down(self, epoch: int) -> Json:
