@@ -106,8 +106,7 @@ def app_rules(project: Project) -> ScanRules:
     service = project.service
     sources = [*service.app.secrets.values(), *(n.secret for n in service.notifications)]
     names = [service.local.state_dir, *(s.file for s in sources if s and s.file)]
-    if service.local.tls is not None:
-        names.append(service.local.tls.private_key)
+    names += [tls.private_key for tls in (service.local.tls, service.docker.tls) if tls]
     return ScanRules(
         service.app.exclude, frozenset((project.root / name).resolve() for name in names)
     )

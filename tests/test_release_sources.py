@@ -95,7 +95,7 @@ def test_excluded_names_and_the_state_folder_are_left_out(project: Project) -> N
 
 def test_files_of_secrets_are_left_out_and_copies_are_for_their_owner(project: Project) -> None:
     app = project.root / "app"
-    for name in ("password", "hook.key", "tls.key", "tls.crt"):
+    for name in ("password", "hook.key", "tls.key", "tls.crt", "far.key"):
         (app / name).write_text(name)
     service = replace(
         project.service,
@@ -105,6 +105,7 @@ def test_files_of_secrets_are_left_out_and_copies_are_for_their_owner(project: P
             Notification("https://other.example", secret=SecretSource(env="HOOK_KEY")),
         ),
         local=replace(project.service.local, tls=Tls("app/tls.crt", "app/tls.key")),
+        docker=replace(project.service.docker, tls=Tls("app/tls.crt", "app/far.key")),
     )
     copy = Path(build(replace(project, service=service)).launch.directory)
     assert sorted(path.name for path in copy.iterdir()) == ["lib", "main.py", "tls.crt"]

@@ -28,6 +28,9 @@ LOG_LINES = 20
 MEMORY_WARN_PERCENT = 90
 """Of the memory limit; the next allocation may be the last."""
 
+CERTIFICATE_TIMEOUT_S = 5.0
+"""Of each of the two connections that read it."""
+
 Status = Literal["ok", "warn", "fail", "unknown"]
 
 DEAD_PHASES = ("crash_loop", "exited", "backoff")
@@ -97,7 +100,7 @@ def check_service(target: Target, project: Project) -> list[Finding]:
     serving = observed.desired.serving_release
     if serving is None:
         return [Finding("serving", "fail", "no release serves", "Run: opsctl deploy")]
-    findings = [_balancer(observed), _converged(observed)]
+    findings = [_balancer(observed), *_trouble(observed), _converged(observed)]
     if observed.guarded:
         findings.append(
             Finding(
@@ -113,6 +116,7 @@ def check_service(target: Target, project: Project) -> list[Finding]:
             findings.extend(_replicas(share.release, share.replicas, replicas, share.weight))
             findings.extend(_memory(replicas, project.service.resources.memory_mb))
     findings.append(_front_door(target, project, observed))
+    findings.extend(_certificate(target))
     return findings
 
 
@@ -194,7 +198,15 @@ def _progress(goal: HealthGoal, seen: Sequence[Replica], elapsed: float) -> str:
 def _balancer(observed: Observed) -> Finding:
     if observed.balancer_up:
         return Finding("balancer", "ok", f"the balancer is up ({observed.front_url})")
-    return Finding("balancer", "fail", "the balancer is down", "Run: opsctl resume")
+    why = f": {observed.trouble}" if observed.trouble else ""
+    return Finding("balancer", "fail", f"the balancer is down{why}", "Run: opsctl resume")
+
+
+def _trouble(observed: Observed) -> list[Finding]:
+    """What the target tries in vain; when the balancer is down that is the reason, told there."""
+    if not observed.trouble or not observed.balancer_up:
+        return []
+    return [Finding("target", "warn", observed.trouble, "It is tried again until it succeeds")]
 
 
 def _converged(observed: Observed) -> Finding:
@@ -260,3 +272,21 @@ def _front_door(target: Target, project: Project, observed: Observed) -> Finding
         f"{request.method} {request.path} answered {answer.status} from {answer.release}"
         f" in {answer.duration_ms:.0f} ms",
     )
+
+
+def _certificate(target: Target) -> list[Finding]:
+    """Whether users' clients take the certificate that the front door shows."""
+    door = target.front_door()
+    if not door.tls:
+        return []
+    from opsctl import certificates
+
+    try:
+        shown = certificates.served(door.host, door.port, CERTIFICATE_TIMEOUT_S)
+    except OSError as error:
+        refused = isinstance(error, certificates.Refused)
+        said = f"{door.url} shows none of use: {error}"
+        return [Finding("certificate", "fail" if refused else "unknown", said)]
+    judged = certificates.judged([shown])
+    advice = "" if judged.status == "ok" else "Renew its files, which are put in force as they come"
+    return [Finding("certificate", judged.status, judged.what, advice)]

@@ -161,9 +161,11 @@ def _files(case: _Case) -> Iterator[Finding]:
     names = [(test.body_file, f"body_file of smoke test {test.name!r}") for test in service.smoke]
     if service.bench is not None:
         names.append((service.bench.requests_file, "bench.requests_file"))
-    if service.local.tls is not None:
-        names.append((service.local.tls.certificate, "local.tls.certificate"))
-        names.append((service.local.tls.private_key, "local.tls.private_key"))
+    target = case.project.target
+    tls = {"local": service.local.tls, "docker": service.docker.tls}.get(target)
+    if tls is not None:
+        names.append((tls.certificate, f"{target}.tls.certificate"))
+        names.append((tls.private_key, f"{target}.tls.private_key"))
     for name, key in names:
         if name is None:
             continue

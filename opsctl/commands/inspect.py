@@ -94,6 +94,8 @@ def _status_lines(
             f"    {replica.name:10s} {replica.phase:10s} pid {replica.pid} port {replica.port}"
             f" {rss} restarts {replica.restarts}{note}"
         )
+    if observed and observed.trouble:
+        yield f"  trouble: {observed.trouble}"
     if observed and observed.guarded:
         yield f"  guard: {observed.guard_reason}"
     if going:

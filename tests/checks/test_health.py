@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from opsctl.checks.health import HealthGoal, wait_until_healthy
-from opsctl.config.settings import Health
+from opsctl.checks.health import HealthGoal, check_service, wait_until_healthy
+from opsctl.config.settings import App, Health, Project, Service
 from opsctl.errors import Aborted, HealthFailed, TargetUnreachable
-from opsctl.model import Replica
+from opsctl.model import DesiredState, Observed, Replica, Share
 from tests.checks.fakes import ScriptedTarget, Seen, Waiting, observed, replica
 
 HEALTH = Health(tries=30, interval_s=2.0, timeout_s=2.0)
@@ -142,3 +145,20 @@ def test_the_wait_can_be_stopped() -> None:
     waiting = Waiting(stop=Aborted("stop"))
     with pytest.raises(Aborted):
         wait_until_healthy(ScriptedTarget([STARTING]), GOAL, waiting.wait)
+
+
+def test_what_the_target_tries_in_vain_is_told_where_it_matters() -> None:
+    serving = DesiredState((Share("r1", 1, 100),))
+    trouble = "cannot open the front door on port 8501: it is held by pid 412 (python)"
+    up = replace(observed(replica("r1-1")), desired=serving, trouble=trouble, balancer_up=True)
+    project = SimpleNamespace(service=Service(App("app", ("run",))), root=Path())
+
+    def found(scene: Observed) -> dict[str, tuple[str, str]]:
+        findings = check_service(ScriptedTarget([scene]), cast(Project, project))
+        return {one.check: (one.status, one.what) for one in findings}
+
+    assert found(up)["target"] == ("warn", trouble)
+    down = found(replace(up, balancer_up=False))
+    assert down["balancer"] == ("fail", f"the balancer is down: {trouble}")
+    assert "target" not in down
+    assert "target" not in found(replace(up, trouble=""))

@@ -17,6 +17,7 @@ from opsctl.config.settings import (
     App,
     Bench,
     Config,
+    Docker,
     Gate,
     Local,
     Model,
@@ -140,6 +141,16 @@ def test_certificate_files_are_looked_for(root: Path) -> None:
     assert bad(project) == [
         ("files", "fail", f"{root}/cert.pem (local.tls.certificate) is missing"),
         ("files", "fail", f"{root}/key.pem (local.tls.private_key) is missing"),
+    ]
+
+
+def test_certificate_files_are_those_of_the_target(root: Path) -> None:
+    docker = Docker(tls=Tls("far.pem", "far.key"))
+    project = project_in(root, local=Local(tls=Tls("cert.pem", "key.pem")), docker=docker)
+    far = replace(project, target="docker")
+    assert [row for row in bad(far) if row[0] == "files"] == [
+        ("files", "fail", f"{root}/far.pem (docker.tls.certificate) is missing"),
+        ("files", "fail", f"{root}/far.key (docker.tls.private_key) is missing"),
     ]
 
 

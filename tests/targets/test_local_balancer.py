@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+from opsctl.certificates import served
 from opsctl.config.settings import Tls
 from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Share
 from opsctl.targets.local import LocalTarget
+from tests.certificates import issue
 from tests.targets.house import House, ask, with_health, with_local
 from tests.targets.test_local_switch import users
 
@@ -260,10 +262,37 @@ def test_a_renewed_certificate_is_shown_and_open_connections_stay(make_house: Ma
     assert "certificate renewed at the front door" in house.all_events()
     # A broken pair is refused, and the good one stays.
     (house.project.root / "key.pem").write_text("no key")
-    house.wait(lambda _: any("certificate unchanged" in e for e in house.all_events()), 15)
+    stays = "the last good certificate stays in force: "
+    seen = house.wait(lambda observed: observed.trouble.startswith(stays), 15)
+    assert "both must be PEM files that belong together" in seen.trouble
+    assert seen.converged
+    assert seen.trouble in house.all_events()
     still = connected()
     assert b"second.example" in common_name(still)
     still.close()
+    # HAProxy comes back with it when it dies, and orders are still taken.
+    before = balancer_pid(house)
+    os.kill(before, signal.SIGKILL)
+    house.wait(lambda o: o.balancer_up and o.converged and balancer_pid(house) != before, 30)
+    assert served(door.host, door.port, 30).name == "second.example"
+    house.converge(Share("r1", 2, 100))
+    # Good files are put in force, and the trouble is over.
+    certificate(house.project.root, "third.example")
+    house.wait(lambda observed: not observed.trouble, 15)
+    assert served(door.host, door.port, 30).name == "third.example"
+
+
+def test_an_expired_renewal_does_not_replace_a_certificate_that_holds(make_house: Make) -> None:
+    house = make_house(tls=Tls("cert.pem", "key.pem"))
+    issue(house.project.root, "good.example", days=30)
+    house.release("r1")
+    house.converge(Share("r1", 1, 100))
+    issue(house.project.root, "old.example", days=-1)
+    stays = "the last good certificate stays in force: the certificate of old.example expired on "
+    # (Not at once: the key is in place a moment before its certificate.)
+    house.wait(lambda observed: observed.trouble.startswith(stays), 30)
+    door = house.target.front_door()
+    assert served(door.host, door.port, 30).name == "good.example"
 
 
 def test_settings_that_haproxy_refuses_do_not_hold_up_the_traffic(house: House) -> None:

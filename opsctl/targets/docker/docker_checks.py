@@ -35,6 +35,7 @@ def preflight(target: DockerTarget, state: DesiredState) -> list[Finding]:
         _memory(target, state, info),
         _cpus(target, state, info),
         *_npus(target, state),
+        *_certificate(target),
     ]
 
 
@@ -152,6 +153,15 @@ def _npus(target: DockerTarget, state: DesiredState) -> Iterator[Finding]:
     else:
         advice = "Set strategy.type: recreate (no room for two releases), or docker.npus.share."
         yield Finding("npus", "fail", said, advice)
+
+
+def _certificate(target: DockerTarget) -> Iterator[Finding]:
+    from opsctl.targets.supervisor import tls
+
+    files = target.settings.tls
+    if files is not None:
+        root = target.project.root
+        yield tls.finding(root / files.certificate, root / files.private_key, "docker.tls")
 
 
 def _is_ours(target: DockerTarget, container: Any) -> bool:

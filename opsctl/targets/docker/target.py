@@ -172,15 +172,17 @@ class DockerTarget:
         if tls is None:
             return
         for name, path in ((TLS_CERTIFICATE, tls.certificate), (TLS_PRIVATE_KEY, tls.private_key)):
+            kept = self.storage.read(name)
             try:
                 data = (self.project.root / path).read_bytes()
             except OSError as error:
+                if kept is not None:
+                    continue  # preflight refuses it; a way back must not need the files
                 raise ConfigError(
                     f"cannot read {error.filename}",
                     why=error.strerror or "",
                     next_step="See docker.tls.",
                 ) from error
-            kept = self.storage.read(name)
             if kept is None or kept.data != data:
                 self.storage.write(name, data, secret=True)
 

@@ -36,7 +36,7 @@ def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -
             " or set local.haproxy.",
         )
     if settings.tls:
-        tls.bundle(settings)
+        tls.best(settings, layout.certificate)
 
 
 def front_port(

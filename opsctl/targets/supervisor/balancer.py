@@ -15,7 +15,7 @@ from typing import Any
 
 from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.files import write_atomically
-from opsctl.targets.supervisor import haproxy_config, runtime_api, slot_changes, tls
+from opsctl.targets.supervisor import haproxy_config, runtime_api, slot_changes
 from opsctl.targets.supervisor.events import Tell
 from opsctl.targets.supervisor.haproxy_config import FREE_SLOT, NOBODY, Server
 from opsctl.targets.supervisor.haproxy_process import Haproxy
@@ -24,6 +24,7 @@ from opsctl.targets.supervisor.ports import is_free, taken_by
 from opsctl.targets.supervisor.run_settings import RunSettings
 from opsctl.targets.supervisor.runtime_api import BACKEND, SlotRow, Statistics
 from opsctl.targets.supervisor.slots import Slots, enough_for
+from opsctl.targets.supervisor.tls import FrontCertificate
 from opsctl.targets.supervisor.vacancies import Vacancies
 
 POLL_S = 0.02
@@ -46,6 +47,7 @@ class Balancer:
         self.process = process
         self.counted: Callable[[Statistics], None] = lambda seen: None
         """Gets the counters of a slot before it is another replica's."""
+        self.certificate = FrontCertificate(layout.certificate, tell)
         self._layout = layout
         self._tell = tell
         self._slots = Slots()
@@ -53,7 +55,6 @@ class Balancer:
         self._unread = False
         """Whether a HAProxy was adopted that did not tell its slots yet."""
         self._frame = ""
-        self._certificate_seen: tuple[int, ...] = ()
         self._lock = asyncio.Lock()
         self._unwritten = False
         self._agreed_at = float("-inf")
@@ -194,15 +195,9 @@ class Balancer:
 
     async def refresh_certificate(self) -> None:
         """Push changed certificate files to HAProxy; no connection is dropped."""
-        settings = self.settings
-        if settings is None or not settings.tls or not self.up:
-            return
-        seen = tls.fingerprint(settings)
-        if seen == self._certificate_seen:
-            return
-        async with self._lock:
-            self._certificate_seen = seen
-            self._tell("", await tls.push(settings, self._layout.certificate))
+        if self.settings is not None and self.up and self.certificate.must_look(self.settings):
+            async with self._lock:
+                await self.certificate.renew(self.settings)
 
     def replica_ended(self, name: str) -> None:
         """Tell HAProxy at once, while the replica's end is still being looked into."""
@@ -299,7 +294,7 @@ class Balancer:
                 why=taken_by(self.port),
                 next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
             )
-        self._prepare_certificate(settings)
+        self.certificate.prepare(settings)
         self._write()
         self._unread = False
         await self._begin(settings)
@@ -307,7 +302,7 @@ class Balancer:
     async def _reload(self) -> None:
         """Another HAProxy takes the listening sockets over and the old one ends by itself."""
         settings = self._known()
-        self._prepare_certificate(settings)
+        self.certificate.prepare(settings)
         trial = self._layout.run / "haproxy.cfg.check"
         # The map is read with the file, and no HAProxy that runs reads it again.
         write_atomically(self._layout.slot_map, haproxy_config.render_map(self._by_slot()))
@@ -332,8 +327,3 @@ class Balancer:
         """What stands in each slot of the file."""
         taken = {self._slots.held[name]: server for name, server in self.servers.items()}
         return {slot: taken.get(slot, FREE_SLOT) for slot in self._slots.names}
-
-    def _prepare_certificate(self, settings: RunSettings) -> None:
-        if settings.tls:
-            self._certificate_seen = tls.fingerprint(settings)
-            tls.write_bundle(settings, self._layout.certificate)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from opsctl import shell
 from opsctl.config.settings import Project
-from opsctl.errors import ConfigError
 from opsctl.model import DesiredState, Finding
 from opsctl.ports import port_holder
 from opsctl.targets.supervisor import haproxy_binary, offline, ports, procfs
@@ -139,8 +138,5 @@ def _cpus(project: Project, state: DesiredState) -> Finding:
 def _certificate(settings: RunSettings) -> Finding:
     from opsctl.targets.supervisor import tls
 
-    try:
-        tls.bundle(settings)
-    except ConfigError as error:
-        return Finding("certificate", "fail", f"{error.what}: {error.why}", error.next_step)
-    return Finding("certificate", "ok", settings.tls_certificate)
+    files = Path(settings.tls_certificate), Path(settings.tls_private_key)
+    return tls.finding(*files, "local.tls")
