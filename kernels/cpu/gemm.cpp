@@ -18,8 +18,13 @@ namespace {
 // Rows of a task: eighteen passes of the micro-kernel share a panel in the first-level cache, and
 // their left rows (270 KiB on AVX-512) stay in the second.
 constexpr int64_t kTaskRows = 18 * kRowsMax;
-// Columns whose sums a task keeps at once, so that these stay in the second-level cache as well.
+// Columns whose sums a task keeps at once. Those of float stay in the result, which the last-level
+// cache serves fast enough; others are in memory of the thread's own.
+constexpr int64_t kFloatColumns = 4096;
 constexpr int64_t kTaskColumns = 1024;
+// Of so many rows a task takes all, when it has so many columns: each panel is packed once even so.
+constexpr int64_t kRowsOfOneTask = 2 * kTaskRows;
+constexpr int64_t kColumnsOfOneTask = 256;
 // Below so many rows the right matrix is used too little to be worth packing.
 constexpr int64_t kRowsWorthPacking = 2 * kRowsMax;
 
@@ -46,6 +51,7 @@ class Scratch {
 thread_local Scratch t_left;
 thread_local Scratch t_sums;
 thread_local Scratch t_bias;
+thread_local Scratch t_panel;
 
 // A part of the result, and where its float sums stand.
 struct Block {
@@ -92,7 +98,7 @@ class Task {
           packed_(plan, operands.right, operands.workspace) {}
 
     void Run(int32_t task) const {
-        if (plan_.packs != 0) {
+        if (plan_.packing == Packing::kShared) {
             packed_.PackUnclaimed(Claims(plan_.shape) * task /
                                   (plan_.row_tasks * plan_.column_tasks));
         }
@@ -100,11 +106,12 @@ class Task {
         const int64_t first = task % plan_.column_tasks * plan_.task_columns;
         const int64_t end = std::min(first + plan_.task_columns, plan_.shape.n);
         const int64_t rows = std::min(plan_.task_rows, plan_.shape.m - row);
-        for (int64_t column = first; column < end; column += kTaskColumns) {
-            const int64_t columns = std::min(kTaskColumns, end - column);
+        const int64_t most = operands_.dtype == ASCEND_FLOAT ? kFloatColumns : kTaskColumns;
+        for (int64_t column = first; column < end; column += most) {
+            const int64_t columns = std::min(most, end - column);
             ComputeBlock({row, rows, column, columns, nullptr, 0});
         }
-        if (plan_.packs != 0 && plan_.keeps == 0) {
+        if (plan_.packing == Packing::kShared && plan_.keeps == 0) {
             packed_.FinishTask(static_cast<uint64_t>(GemmTasks(plan_)));
         }
     }
@@ -146,7 +153,10 @@ class Task {
                 const int64_t rows = block.rows * (pass + 1) / passes - row;
                 const MicroKernelFunction kernel = MicroKernelOf(static_cast<int>(rows));
                 float* sums = block.sums + row * block.pitch + column;
-                if (plan_.packs != 0) PrefetchNext(panel, depth, pass, passes);
+                if (plan_.packing == Packing::kShared) PrefetchNext(panel, depth, pass, passes);
+                if (plan_.packing == Packing::kOwn && column + kPanel < block.columns) {
+                    PrefetchSource(block.column + column + kPanel, chunk, pass, passes);
+                }
                 const float* from = left + row * kLeftPitch;
                 if (width == kPanel) {
                     kernel(from, panel, pitch, depth, sums, block.pitch, chunk != 0);
@@ -167,11 +177,31 @@ class Task {
         }
     }
 
+    // A share of the rows that the panel at `column` will be packed from.
+    void PrefetchSource(int64_t column, int64_t chunk, int64_t pass, int64_t passes) const {
+        const Matrix& right = operands_.right;
+        if (right.transposed) return;  // whole lines of it are read one after the other
+        const int64_t bytes = right.dtype == ASCEND_FLOAT ? 4 : 2;
+        const int64_t depth = ChunkDepth(plan_.shape, chunk);
+        const char* from = static_cast<const char*>(right.data) +
+                           (chunk * kDepth * right.pitch + column) * bytes;
+        for (int64_t k = depth * pass / passes; k < depth * (pass + 1) / passes; ++k) {
+            const char* row = from + k * right.pitch * bytes;
+            for (int64_t at = 0; at < kPanel * bytes; at += kLineBytes) __builtin_prefetch(row + at);
+        }
+    }
+
     // A panel of the right matrix: packed, or where it lies; the last one may be narrow, and is
     // then copied, as the micro-kernel reads whole panels.
     const float* RightPanel(const Block& block, int64_t chunk, int64_t column, int64_t depth,
                             int64_t width, int64_t* pitch) const {
-        if (plan_.packs != 0) return packed_.Panel(chunk, (block.column + column) / kPanel);
+        const int64_t number = (block.column + column) / kPanel;
+        if (plan_.packing == Packing::kShared) return packed_.Panel(chunk, number);
+        if (plan_.packing == Packing::kOwn) {
+            float* own = t_panel.Floats(kDepth * kPanel);
+            PackPanel(own, operands_.right, plan_.shape, chunk, number);
+            return own;
+        }
         const Matrix& right = operands_.right;
         const float* from = static_cast<const float*>(right.data) +
                             chunk * kDepth * right.pitch + block.column + column;
@@ -179,7 +209,6 @@ class Task {
             *pitch = right.pitch;
             return from;
         }
-        thread_local Scratch t_panel;
         float* panel = t_panel.Floats(kDepth * kPanel);
         std::fill_n(panel, depth * kPanel, 0.0f);
         for (int64_t k = 0; k < depth; ++k) Widen(panel + k * kPanel, from + k * right.pitch, width);
@@ -230,10 +259,16 @@ GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& r
     const bool readable = right.dtype == ASCEND_FLOAT && !right.transposed;
     plan.keeps = kept_call != 0 ? 1 : 0;
     plan.call = plan.keeps != 0 ? kept_call : NextCall();
-    plan.packs = plan.keeps != 0 || !readable || shape.m >= kRowsWorthPacking ? 1 : 0;
+    const bool packs = plan.keeps != 0 || !readable || shape.m >= kRowsWorthPacking;
+    plan.packing = packs ? Packing::kShared : Packing::kNever;
     if (shape.m == 0 || shape.n == 0) return plan;
     // A whole number of tasks for each thread, so that none waits for the last one.
     int64_t row_tasks = CeilDivide(shape.m, kTaskRows);
+    if (packs && plan.keeps == 0 && shape.m <= kRowsOfOneTask &&
+        shape.n >= kColumnsOfOneTask * threads) {
+        plan.packing = Packing::kOwn;
+        row_tasks = 1;
+    }
     if (row_tasks > 1) row_tasks = RoundUp(row_tasks, threads);
     plan.task_rows = CeilDivide(shape.m, row_tasks);
     plan.row_tasks = static_cast<int32_t>(CeilDivide(shape.m, plan.task_rows));
@@ -244,7 +279,7 @@ GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& r
 }
 
 uint64_t GemmWorkspaceBytes(const GemmPlan& plan) {
-    if (plan.packs == 0) return 0;
+    if (plan.packing != Packing::kShared) return 0;
     return ClaimBytes(plan.shape) + kLineBytes +
            static_cast<uint64_t>(plan.shape.k * Panels(plan.shape) * kPanel) * sizeof(float);
 }

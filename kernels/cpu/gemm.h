@@ -2,7 +2,9 @@
 // conv2d_bias_relu share.
 //
 // The right matrix is packed into panels once a call, by whichever thread comes first to a part of
-// it; each thread packs its own rows of the left matrix, kDepth deep, and multiplies.
+// it; each thread packs its own rows of the left matrix, kDepth deep, and multiplies. When the rows
+// are few enough for one task, tasks share columns out instead, and each packs a panel of its own
+// right before it is used: that takes no workspace.
 #pragma once
 
 #include <stdint.h>
@@ -12,6 +14,10 @@
 namespace ascend_ops::cpu {
 
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kSigmoid = 2 };
+
+// Where panels of the right matrix are packed: not at all (read where they lie), into the workspace
+// by all threads together, or one at a time into a task's own memory.
+enum class Packing : int32_t { kNever, kShared, kOwn };
 
 struct GemmShape {
     int64_t m;
@@ -26,7 +32,7 @@ struct GemmPlan {
     int64_t task_columns;  // a multiple of the panel
     int32_t row_tasks;
     int32_t column_tasks;
-    int32_t packs;  // the right matrix is packed into the workspace; otherwise read where it lies
+    Packing packing;
     Activation activation;
     uint64_t call;  // this call's own number, or the caller's for a right matrix that stays
     int32_t keeps;  // what was packed stays in the workspace for the next call of that number

@@ -27,6 +27,32 @@ inline uint64_t ClaimBytes(const GemmShape& shape) {
     return static_cast<uint64_t>(RoundUp((Claims(shape) + 1) * 8, kLineBytes));
 }
 
+inline int64_t ChunkDepth(const GemmShape& shape, int64_t chunk) {
+    return std::min<int64_t>(kDepth, shape.k - chunk * kDepth);
+}
+
+// A panel of the right matrix, row after row of kPanel floats; what the matrix lacks to a whole one is
+// zero.
+inline void PackPanel(float* to, const Matrix& right, const GemmShape& shape, int64_t chunk,
+                      int64_t panel) {
+    const int64_t depth = ChunkDepth(shape, chunk), row = chunk * kDepth, column = panel * kPanel;
+    const int64_t width = std::min<int64_t>(kPanel, shape.n - column);
+    if (width < kPanel) std::fill(to, to + depth * kPanel, 0.0f);
+    WithType(right.dtype, right.data, [&](const auto* data) {
+        if (right.transposed) {
+            WidenTransposed(to, kPanel, data + column * right.pitch + row, right.pitch, depth,
+                            width);
+            return;
+        }
+        const auto* from = data + row * right.pitch + column;
+        for (int64_t k = 0; k < depth; ++k) {
+            // A count that the compiler knows becomes a few moves.
+            if (width == kPanel) Widen(to + k * kPanel, from + k * right.pitch, kPanel);
+            else Widen(to + k * kPanel, from + k * right.pitch, width);
+        }
+    });
+}
+
 // A call's number makes words of its own out of what an earlier one left in the workspace, which
 // nobody has to clear: any other word means "free".
 enum Claim : uint64_t { kTaken = 1, kPacked = 2 };
@@ -38,7 +64,8 @@ class PackedRight {
    public:
     PackedRight(const GemmPlan& plan, const Matrix& right, void* workspace)
         : shape_(plan.shape), right_(right), call_(plan.call),
-          done_(static_cast<std::atomic<uint64_t>*>(workspace)), claims_(done_ + 1),
+          done_(static_cast<std::atomic<uint64_t>*>(workspace)),
+          claims_(workspace == nullptr ? nullptr : done_ + 1),
           panels_(AlignedAfter(claims_, ClaimBytes(shape_))),
           claims_a_chunk_(CeilDivide(Panels(shape_), kPanelsAClaim)) {}
 
@@ -82,10 +109,8 @@ class PackedRight {
         return reinterpret_cast<float*>((address + kLineBytes - 1) / kLineBytes * kLineBytes);
     }
     float* PanelAt(int64_t chunk, int64_t panel) const {
-        return panels_ + (chunk * kDepth * Panels(shape_) + panel * ChunkDepth(chunk)) * kPanel;
-    }
-    int64_t ChunkDepth(int64_t chunk) const {
-        return std::min<int64_t>(kDepth, shape_.k - chunk * kDepth);
+        return panels_ +
+               (chunk * kDepth * Panels(shape_) + panel * ChunkDepth(shape_, chunk)) * kPanel;
     }
 
     void TryPack(int64_t claim) const {
@@ -95,28 +120,10 @@ class PackedRight {
         const int64_t chunk = claim / claims_a_chunk_;
         const int64_t first = claim % claims_a_chunk_ * kPanelsAClaim;
         const int64_t end = std::min(first + kPanelsAClaim, Panels(shape_));
-        for (int64_t panel = first; panel < end; ++panel) PackPanel(chunk, panel);
+        for (int64_t panel = first; panel < end; ++panel) {
+            PackPanel(PanelAt(chunk, panel), right_, shape_, chunk, panel);
+        }
         claims_[claim].store(WordOf(call_, kPacked), std::memory_order_release);
-    }
-
-    void PackPanel(int64_t chunk, int64_t panel) const {
-        float* to = PanelAt(chunk, panel);
-        const int64_t depth = ChunkDepth(chunk), row = chunk * kDepth, column = panel * kPanel;
-        const int64_t width = std::min<int64_t>(kPanel, shape_.n - column);
-        if (width < kPanel) std::fill(to, to + depth * kPanel, 0.0f);
-        WithType(right_.dtype, right_.data, [&](const auto* data) {
-            if (right_.transposed) {
-                WidenTransposed(to, kPanel, data + column * right_.pitch + row, right_.pitch,
-                                depth, width);
-                return;
-            }
-            const auto* from = data + row * right_.pitch + column;
-            for (int64_t k = 0; k < depth; ++k) {
-                // A count that the compiler knows becomes a few moves.
-                if (width == kPanel) Widen(to + k * kPanel, from + k * right_.pitch, kPanel);
-                else Widen(to + k * kPanel, from + k * right_.pitch, width);
-            }
-        });
     }
 
     const GemmShape shape_;

@@ -1,5 +1,6 @@
 """Matrix product and convolution on NumPy arrays: each build against float64, shapes, errors."""
 
+import os
 from typing import Any, cast
 
 import ascend_ops
@@ -79,6 +80,14 @@ def test_a_product_is_within_the_bound_of_float_sums(
 def test_the_emulated_kernel_of_a_fast_build_is_within_the_same_bound(dtype: Any) -> None:
     for flags in FLAGS:
         check_matmul(130, 70, 150, dtype, flags, emulate=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_few_rows_of_many_columns_are_within_the_same_bound(dtype: Any) -> None:
+    # At 256 columns a CPU and more, tasks share columns out, and each packs panels of its own.
+    n = 256 * len(os.sched_getaffinity(0)) + 37
+    for flags in FLAGS:
+        check_matmul(150, n, 300, dtype, flags)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 // The CPU backend's product under threads: whole numbers, so that each sum is exact, many shapes, and
 // one plan that is run again with other operands in the same workspace. Run with sanitizers as well.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -59,8 +60,12 @@ int main() {
     std::srand(1);
     for (int round = 0; round < 12; ++round) {
         AscendProblem problem = {ASCEND_FLOAT, {}};
-        const int64_t sizes[] = {1 + std::rand() % 900, 1 + std::rand() % 150, std::rand() % 600,
-                                 0, 0, 1};
+        // By turns many rows, and few with many columns (256 a CPU and more), which tasks share out.
+        const bool high = round % 2 == 0;
+        const int64_t wide = 256 * std::min(4u, std::thread::hardware_concurrency());
+        const int64_t sizes[] = {1 + std::rand() % (high ? 900 : 120),
+                                 1 + std::rand() % 150 + (high ? 0 : wide),
+                                 std::rand() % 600, 0, 0, 1};
         for (int i = 0; i < 6; ++i) problem.sizes[i] = sizes[i];
         AscendPlan plan;
         AscendError error;
