@@ -193,8 +193,11 @@ def _down(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
         usage_error(f"{question} Say --yes: nobody can be asked here")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
-        usage_error("not confirmed")
+    answer = ""
+    with contextlib.suppress(EOFError):
+        answer = input(f"{question} [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        usage_error("not confirmed; nothing was done")
 
 
 def _status(arguments: argparse.Namespace, console: Console) -> Outcome:

@@ -299,6 +299,11 @@ def release_marks(rollouts: Iterable[Progress]) -> ReleaseMarks:
     return ReleaseMarks(tuple(proved), frozenset(rejected))
 
 
+def was_proved(rollouts: Iterable[Progress], release: str) -> bool:
+    """Whether `release` was ever promoted for good, be it taken back later."""
+    return any(release in release_marks([progress]).proved for progress in rollouts)
+
+
 def rollback_target(
     newest_first: Iterable[Progress], serving: str | None, existing: Sequence[str]
 ) -> str | None:

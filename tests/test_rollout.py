@@ -22,6 +22,7 @@ from opsctl.rollout import (
     release_marks,
     rollback_target,
     safe_state,
+    was_proved,
 )
 
 MAX_RECORDS = 400
@@ -198,6 +199,13 @@ def test_a_rebuilt_journal_still_knows_which_releases_are_proved() -> None:
     marks = release_marks([finished("r9"), rebuilt])
     assert marks == ReleaseMarks(("r0", "r1", "r3"), frozenset({"r2"}))
     assert rollback_target([rebuilt], "r3", ["r0", "r1", "r2", "r3"]) == "r1"
+
+
+def test_a_release_was_proved_when_it_once_had_all_traffic_and_never_before() -> None:
+    failed, good = finished("r2", fail="smoke", base="r1"), finished("r3", base="r1")
+    assert [was_proved([failed, good], name) for name in ("r1", "r2", "r3")] == [
+        False, False, True
+    ]  # fmt: skip
 
 
 def finished(candidate: str, *, fail: str = "", base: str | None = None) -> Progress:

@@ -140,7 +140,8 @@ def history(project: Project, limit: int) -> Outcome:
     rows = rows[::-1][:limit]
     lines = [
         f"{row['rollout']:4d}  {_date(row['began'])}  {row['op']:8s} {row['release']:6s}"
-        f" {row['outcome']:18s} {row['seconds']:7.1f} s  {row['actor']}  {row['reason']}"
+        f" {row['outcome']:18s} {row['seconds']:7.1f} s  {row['actor']}"
+        f"  {' '.join(row['reason'].split())}"
         for row in rows
     ]
     text = "\n".join(lines) or "nothing was ever deployed here"

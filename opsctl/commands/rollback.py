@@ -17,7 +17,7 @@ from opsctl.console import Console
 from opsctl.errors import ConfigError
 from opsctl.plan import Step, plan_rollback
 from opsctl.reader import Reader, reader
-from opsctl.rollout import Progress, rollback_target
+from opsctl.rollout import Progress, rollback_target, was_proved
 from opsctl.session import Options, in_charge
 
 
@@ -31,6 +31,7 @@ def rollback(
     look = reader(project)
     if release is not None:
         check_kept(look, release)
+        _check_proved(look, release)
     going = look.open_progress()
     if preview:
         return _rollback_preview(look, going, release)
@@ -100,3 +101,13 @@ def choose_rollback(look: Reader, release: str | None, serving: str | None) -> t
             next_step="See: opsctl releases list",
         )
     return target, serving
+
+
+def _check_proved(look: Reader, release: str) -> None:
+    """Raises ConfigError when `release` never had all traffic after its trials."""
+    if not was_proved(look.newest_first(), release):
+        raise ConfigError(
+            f"cannot roll back to {release}: it was never proved",
+            why="it failed its trials, or was taken back before it had all traffic",
+            next_step="Deploy its content again, through the trials. See: opsctl releases list",
+        )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from opsctl.commands.change import change_to
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, OpsctlError, TimedOut
 from opsctl.inbox import RequestKind
-from opsctl.model import DesiredState, Guard, Share
+from opsctl.model import DesiredState, Guard
 from opsctl.plan import PlanRequest, Step, plan_deploy, plan_state
 from opsctl.reader import Reader, actor_name, reader, report_folder
 from opsctl.rollout import Progress
-from opsctl.secrets import SecretStore, resolve_secrets
 from opsctl.session import Options, Session, in_charge
 
 WITHDRAW_LIMIT_S = 300.0
@@ -29,6 +29,12 @@ TAKEN_BACK = ("aborted", "rolled_back")
 
 TOO_LATE = 4
 """Exit code of an abort that was refused because the rollout had ended; nothing was touched."""
+
+STILL_S = 10.0
+"""A holder whose heartbeat stands still for that long is frozen."""
+
+PASS_BY_S = 15.0
+"""How long to wait for the lock of one who is frozen or is just ending."""
 
 WATCH_S = 0.2
 """How often a command that waits for another one looks at the journal."""
@@ -77,40 +83,19 @@ def continues(session: Session, going: Progress, digest: str) -> bool:
 
 def _deploy_anew(session: Session, digest: str) -> Outcome:
     project, look = session.project, session.read
-    state = look.last_state().without_baselines()
-    serving = state.serving_release
-    share = state.share(serving) if serving else None
-    if serving and share and is_same(session, serving, digest):
-        return _same_content(session, state, share)
-    candidate = look.store.next_name()
-    request = plan_request(project, candidate, serving, state)
-    session.open("deploy", candidate, serving, plan_deploy(request), content=digest)
-    return finish(session)
-
-
-def is_same(session: Session, serving: str, digest: str) -> bool:
-    """Whether `serving` is what would be deployed: content and the values of its secrets."""
-    project = session.project
-    if session.read.store.get(serving).digest != digest:
-        return False
-    values = resolve_secrets(project.service.app.secrets, project.root)
-    return not SecretStore(session.read.storage).changed(serving, values)
-
-
-def _same_content(session: Session, state: DesiredState, share: Share) -> Outcome:
-    """Nothing new to deploy: mend what does not run, follow the number of replicas."""
-    look = session.read
-    wanted = session.project.service.replicas
-    if share.replicas != wanted:
-        title = f"run {wanted} replicas of {share.release}"
-        scaled = state.put(replace(share, replicas=wanted))
-        return _put_state(session, "scale", scaled, title)
-    observed = look.observed()
-    if observed is None or not observed.converged or observed.guarded:
-        return _put_state(session, "restore", state, f"bring back {share.release}")
+    change = change_to(look, digest)
+    if change.op == "deploy":
+        candidate, serving = look.store.next_name(), change.serving
+        request = plan_request(project, candidate, serving, change.state)
+        session.open("deploy", candidate, serving, plan_deploy(request), content=digest)
+        return finish(session)
+    if change.op:
+        return _put_state(session, change.op, change.state, change.title)
+    serving = change.serving
+    observed = look.target.observe()
     look.target.apply(observed.desired, observed.stamp, Guard(observed.desired, unattended=True))
-    text = f"unchanged: {share.release} serves already"
-    return simple("unchanged", text, serving_release=share.release, release=share.release)
+    text = f"unchanged: {serving} serves already"
+    return simple("unchanged", text, serving_release=serving, release=serving)
 
 
 def _put_state(session: Session, op: str, state: DesiredState, title: str) -> Outcome:
@@ -186,13 +171,11 @@ def ended(session: Session, progress: Progress) -> Outcome:
 def plan(project: Project) -> tuple[tuple[Step, ...], Reader]:
     """The steps that a deploy would take now, without touching anything."""
     look = reader(project)
-    state = look.last_state().without_baselines()
-    serving = state.serving_release
-    digest = look.store.content_digest(project)
-    if serving and look.store.get(serving).digest == digest:
-        return (), look
-    request = plan_request(project, look.store.next_name(), serving, state)
-    return plan_deploy(request), look
+    change = change_to(look, look.store.content_digest(project))
+    if change.op == "deploy":
+        candidate = look.store.next_name()
+        return plan_deploy(plan_request(project, candidate, change.serving, change.state)), look
+    return plan_state(change.state, change.title) if change.op else (), look
 
 
 def resume(project: Project, console: Console, options: Options) -> Outcome:
@@ -228,25 +211,39 @@ def withdraw(
     if going is None:
         return simple("nothing_to_abort", NOTHING_TO_ABORT)
     look.inbox.put(request, by=actor_name(), reason=reason, clock=look.clock)
-    deadline = look.clock.monotonic() + (options.timeout_s or WITHDRAW_LIMIT_S)
-    while look.storage.holder():
-        done = _closed(look, going.rollout)
-        if done:
-            return _withdrawn(done)
-        if look.clock.monotonic() > deadline:
+    if not _heard(look, console, going.rollout, options.timeout_s or WITHDRAW_LIMIT_S):
+        # Nobody holds, or who holds stands still: it is passed by, and done here.
+        options = replace(options, lock_wait_s=max(options.lock_wait_s, PASS_BY_S))
+        with in_charge(project, console, request, options) as session:
+            if session.read.open_progress():
+                return _withdrawn(session.carry_on())
+    return _withdrawn(_closed(look, going.rollout) or look.rollouts()[-1])
+
+
+def _heard(look: Reader, console: Console, rollout: int, limit_s: float) -> bool:
+    """Wait while somebody is at work on the rollout; whether it was closed.
+
+    Raises TimedOut when it is not within `limit_s` though its holder moves.
+    """
+    deadline = look.clock.monotonic() + limit_s
+    beat, since = -1, look.clock.monotonic()
+    while (holder := look.storage.holder()) and not _closed(look, rollout):
+        now = look.clock.monotonic()
+        if beat == -1:
+            console.tell(f"asked {holder.where} ({holder.actor}, {holder.command}); waiting for it")
+        if holder.beat != beat:
+            beat, since = holder.beat, now
+        elif now - since > STILL_S:
+            console.tell(f"{holder.where} stands still; going on without it")
+            return False
+        if now > deadline:
             raise TimedOut(
-                f"rollout {going.rollout} did not end yet",
+                f"rollout {rollout} did not end yet",
                 why="its holder has the request but is still busy",
-                next_step="Look with opsctl status; a frozen holder is passed by: lock release",
+                next_step="Look with: opsctl status",
             )
         look.clock.sleep(WATCH_S)
-    done = _closed(look, going.rollout)
-    if done:
-        return _withdrawn(done)
-    with in_charge(project, console, request, options) as session:
-        if session.read.open_progress() is None:
-            return _withdrawn(session.read.rollouts()[-1])
-        return _withdrawn(session.carry_on())
+    return _closed(look, rollout) is not None
 
 
 def _withdrawn(progress: Progress) -> Outcome:

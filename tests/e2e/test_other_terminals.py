@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -224,3 +225,36 @@ def test_a_deploy_hears_a_request_that_nobody_was_there_to_read(crossing: Site) 
     assert site.good("pause").data["outcome"] == "asked"
     assert site.run("deploy").exit_code == 20
     assert site.good("approve").data["outcome"] == "deployed"
+
+
+def test_a_release_that_never_passed_its_trials_is_no_way_back(site: Site) -> None:
+    assert site.deploy(Candidate("wrong", fault={"value_error": 1.0})).exit_code == 10
+    for flags in ((), ("--preview",)):
+        refused = site.run("rollback", "r2", *flags)
+        assert (refused.exit_code, "it was never proved" in refused.stderr) == (2, True)
+    assert site.serving == "r1"
+
+
+def test_plan_says_what_a_deploy_of_the_same_content_would_mend(crossing: Site) -> None:
+    site = crossing.with_options()
+    site.good("deploy")
+    assert site.run("plan", "--exit-code").exit_code == 0
+    site = crossing.with_options(replicas=2)
+    planned = site.run("plan", "--exit-code")
+    assert (planned.exit_code, len(planned.data["steps"])) == (3, 1)
+    assert len(site.good("deploy").data) > 0
+    assert site.run("plan", "--exit-code").exit_code == 0
+    assert len(site.pids(str(site.serving))) == 2
+
+
+def test_an_abort_passes_by_a_holder_that_is_frozen(crossing: Site) -> None:
+    site = crossing.with_options(**LONG_SHIFT)
+    old = site.serving
+    deploy = site.begin_deploy()
+    site.wait_for_record("began", "shift-20")
+    deploy.signal(signal.SIGSTOP)
+    back = site.run("abort")
+    deploy.kill()
+    assert (back.exit_code, back.data["outcome"], site.serving) == (0, "aborted", old)
+    assert "stands still; going on without it" in back.stderr
+    assert site.status()["rollout"] is None
