@@ -111,11 +111,6 @@ def host_or_skip() -> Host:
     return Host(engine, found["OPSCTL_TEST_BASE"], found["OPSCTL_TEST_REGISTRY"])
 
 
-def tools_path() -> str:
-    """PATH with cosign, as `scripts/docker env` has it."""
-    return _environment().get("PATH", os.environ["PATH"]).replace("$PATH", os.environ["PATH"])
-
-
 @functools.cache
 def _environment() -> Mapping[str, str]:
     """What `scripts/docker env` says."""

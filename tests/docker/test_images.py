@@ -22,9 +22,9 @@ from opsctl.model import DesiredState, Share
 from opsctl.targets.docker import image_source
 from opsctl.targets.docker.docker_releases import DockerReleaseStore
 from opsctl.targets.docker.target import DockerTarget
-from tests.docker.bench_yard import Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
 
 @pytest.fixture(scope="module")
