@@ -55,7 +55,19 @@ def _preflight(scene: Scene, turn: Turn) -> Json:
             scene.console.warn(finding.what)
     refuse_on(findings)
     trials.check_queries(scene, turn)
+    _check_load(scene, turn)
     return {"findings": [finding.to_dict() for finding in findings]}
+
+
+def _check_load(scene: Scene, turn: Turn) -> None:
+    """A gate whose requests go by gRPC, which needs a library, and bodies of the right types."""
+    service, base = scene.project.service, turn.progress.base
+    if service.bench is None or not service.gate.enabled or service.bench.protocol != "grpc":
+        return
+    from opsctl.bench import check_grpc
+
+    arms = scene.target.endpoints(base)[:1] if base else ()
+    check_grpc(service.bench, scene.project.root, arms)
 
 
 def _replicas(state: DesiredState) -> int:

@@ -6,6 +6,8 @@ Numeric libraries are imported only when something is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsctl.bench.report import (
@@ -15,6 +17,9 @@ from opsctl.bench.report import (
     GateRequest,
     QueryCheck,
 )
+from opsctl.config import settings
+from opsctl.errors import TargetUnreachable
+from opsctl.model import Endpoint
 
 if TYPE_CHECKING:
     from opsctl.bench.comparison import Comparison
@@ -26,6 +31,7 @@ __all__ = [
     "GateReport",
     "GateRequest",
     "QueryCheck",
+    "check_grpc",
     "check_prometheus",
     "compare",
     "measure",
@@ -50,6 +56,18 @@ def check_prometheus(
     from opsctl.bench import external_course
 
     external_course.check_queries(check, tell=tell, interrupt=interrupt)
+
+
+def check_grpc(bench: settings.Bench, root: Path, arms: Sequence[Endpoint]) -> None:
+    """Before a deploy is begun: raise ConfigError where gRPC can't be spoken, or `arms` (a replica
+    of the old release, if one runs) show that the requests can't be sent by it."""
+    from opsctl.bench import bodies, grpc_arm
+
+    grpc_arm.require_grpc()
+    for arm in arms:
+        # An old release that does not answer is no reason not to deploy a new one.
+        with suppress(TargetUnreachable):
+            bodies.load_bodies(bench, root, grpc_arm.located(arm, bench))
 
 
 def measure(

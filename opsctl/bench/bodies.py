@@ -44,16 +44,43 @@ class Bodies:
 def load_bodies(bench: settings.Bench, root: Path, endpoint: Endpoint | None = None) -> Bodies:
     """The bodies that opsctl.yaml asks for; ConfigError when the file is missing or malformed.
 
-    Where it names none, the model behind `endpoint` is asked what it takes: then TargetUnreachable
-    is raised when nobody answers.
+    Where it names none, or they go by gRPC (`endpoint` is then where that is spoken), the model
+    behind `endpoint` is asked what it takes: then TargetUnreachable is raised when nobody answers.
     """
+    if bench.protocol == "grpc" and endpoint is not None:
+        return _messages(bench, root, endpoint)
+    inputs = None
+    if bench.is_generated and endpoint is not None:
+        inputs = signature.ask(endpoint, bench.path, bench.timeout_s)
+    return _json_bodies(bench, root, inputs)
+
+
+def _messages(bench: settings.Bench, root: Path, endpoint: Endpoint) -> Bodies:
+    """The bodies as messages of gRPC, with the types that the model's signatures have."""
+    from opsctl.bench import grpc_arm, predict_messages
+
+    grpc_arm.require_grpc()
+    model = grpc_arm.model_of(bench.path)
+    signatures = grpc_arm.ask_inputs(endpoint, model, bench.timeout_s)
+    made = _json_bodies(bench, root, signatures.get(signature.SIGNATURE))
+    return Bodies(
+        {
+            size: tuple(predict_messages.predict_request(body, model, signatures) for body in some)
+            for size, some in made.by_size.items()
+        }
+    )
+
+
+def _json_bodies(
+    bench: settings.Bench, root: Path, inputs: tuple[signature.Input, ...] | None
+) -> Bodies:
+    """The bodies as JSON; made from `inputs` where opsctl.yaml gives none."""
     if bench.requests_file is not None:
         items = read_items(root / bench.requests_file)
         if WHOLE in (items[0] if isinstance(items[0], dict) else ()):
             return Bodies({1: _whole_bodies(items, bench)})
         return Bodies({size: _batches(items, size) for size in bench.batch_sizes})
-    if bench.is_generated and endpoint is not None:
-        inputs = signature.ask(endpoint, bench.path, bench.timeout_s)
+    if bench.is_generated and inputs is not None:
         # Not the seed of the run, which is another one each time: runs must send the same.
         seed = bench.seed or 0
         made = {s: signature.bodies(inputs, s, VARIANTS, seed) for s in bench.batch_sizes}
@@ -129,7 +156,9 @@ def _encode(value: object) -> bytes:
 
 
 def render(bench: settings.Bench, endpoint: Endpoint, body: bytes) -> bytes:
-    """One HTTP/1.1 request, head and body."""
+    """One HTTP/1.1 request, head and body; by gRPC the body, which is all that is ours."""
+    if bench.protocol == "grpc":
+        return body
     head = [
         f"{bench.method} {bench.path} HTTP/1.1",
         f"Host: {endpoint.host}:{endpoint.port}",

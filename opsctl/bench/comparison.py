@@ -128,6 +128,8 @@ def _cautions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def load_of(report: Mapping[str, Any]) -> Json:
     """What must be the same for latencies to be comparable, by name."""
     settings = {f"bench.{key}": report["bench"].get(key) for key in LOAD_KEYS}
+    # Reports from before there was a choice are of REST.
+    settings["bench.protocol"] = report["bench"].get("protocol", "rest")
     return {**settings, "what is sent": report.get("bodies")}
 
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import httptools
 
@@ -41,7 +42,7 @@ class Job:
         self.scheduled = scheduled
         self.payload = payload
         self.on_done = on_done
-        self.connection: Connection | None = None
+        self.connection: Abortable | None = None
         self.resends = 0
         self.done = False
         self.error = ""
@@ -151,10 +152,36 @@ class Connection(asyncio.Protocol):
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """Connections of an arm and the time that opening one may take, in seconds."""
+    """Connections of an arm, and the time that opening one (by gRPC, a request too) may take."""
 
     connections: int
-    connect_timeout_s: float
+    timeout_s: float
+
+
+class Carrier(Protocol):
+    """What takes an arm's requests to it."""
+
+    loop: asyncio.AbstractEventLoop
+    limits: PoolLimits
+    reconnects: int
+
+    def submit(self, job: Job) -> None:
+        """Send now, or as soon as a connection is free."""
+
+    async def warm(self) -> None:
+        """Open all connections before the first request, so that none pays for it."""
+
+    async def close(self) -> None:
+        """Close every connection and wait for openings to end."""
+
+
+class Abortable(Protocol):
+    """What a request on its way holds: a connection, or its place in one."""
+
+    job: Job | None
+
+    def abort(self) -> None:
+        """Close at once; whatever is on its way is lost."""
 
 
 class Pool:
@@ -200,7 +227,7 @@ class Pool:
                 self.loop.create_connection(
                     lambda: Connection(self), self.endpoint.host, self.endpoint.port, ssl=self.tls
                 ),
-                self.limits.connect_timeout_s,
+                self.limits.timeout_s,
             )
         except (OSError, TimeoutError) as error:
             self._connect_failed(type(error).__name__)

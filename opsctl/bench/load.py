@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from opsctl.bench.bodies import Bodies, render
-from opsctl.bench.connection import Job, Pool, PoolLimits
+from opsctl.bench.connection import Carrier, Job, Pool, PoolLimits
+from opsctl.bench.grpc_arm import GrpcPool
 from opsctl.config import settings
 from opsctl.model import Endpoint
 
@@ -129,7 +130,8 @@ class Generator:
         self.plan = plan
         self.random = random.Random(plan.seed)
         limits = PoolLimits(plan.bench.connections, plan.bench.timeout_s)
-        self.pools = [Pool(loop, endpoint, limits) for endpoint in plan.arms]
+        carrier = GrpcPool if plan.bench.protocol == "grpc" else Pool
+        self.pools: list[Carrier] = [carrier(loop, endpoint, limits) for endpoint in plan.arms]
         self.payloads = {
             size: [
                 [render(plan.bench, endpoint, body) for endpoint in plan.arms] for body in bodies

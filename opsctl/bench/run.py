@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from opsctl.bench import machine, outcome, stats
+from opsctl.bench import grpc_arm, machine, outcome, stats
 from opsctl.bench.bodies import load_bodies
 from opsctl.bench.course import GateCourse, Interrupt, Steering, Tell
 from opsctl.bench.external_course import External
@@ -43,12 +43,15 @@ PERCENT = 100.0
 def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateReport:
     """Measure the arms until a verdict is possible, or the budget is used up.
 
+    Raises TargetUnreachable or ConfigError when an arm does not say where it speaks gRPC.
     `interrupt` is called at least every 0.1 s; what it raises ends the load at once and comes out,
     with the rounds so far in `request.progress_path`. Raises ConfigError for
     unreadable request bodies and queries that Prometheus can't answer. A server that does not
     answer is an outcome, not an error.
     """
     arms = tuple(arm for arm in (request.baseline, request.candidate) if arm is not None)
+    if request.bench.protocol == "grpc":
+        arms = tuple(grpc_arm.located(arm, request.bench) for arm in arms)
     # The old release says what users send today: a candidate that takes it no more shall fail.
     bodies = load_bodies(request.bench, request.root, arms[0])
     plan = LoadPlan(arms, request.bench, bodies, request.seed)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from opsctl.bench.connection import Job, Pool
+from opsctl.bench.connection import Carrier, Job
 from opsctl.bench.load import TICK_S
 
 
 class Saturation:
     """One stretch of full load on one arm."""
 
-    def __init__(self, pool: Pool, payloads: Sequence[bytes], seconds: float) -> None:
+    def __init__(self, pool: Carrier, payloads: Sequence[bytes], seconds: float) -> None:
         self.pool = pool
         self.payloads = payloads
         self.seconds = seconds

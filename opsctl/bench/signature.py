@@ -73,10 +73,12 @@ def ask(endpoint: Endpoint, path: str, timeout_s: float) -> tuple[Input, ...]:
     import requests
 
     url = f"{endpoint.url}{metadata_path(path)}"
-    try:
-        answer = requests.get(url, timeout=timeout_s, allow_redirects=False)
-    except requests.RequestException as error:
-        raise TargetUnreachable(f"{url} does not answer", why=type(error).__name__) from error
+    with requests.Session() as session:
+        session.trust_env = False  # a replica is never behind a proxy
+        try:
+            answer = session.get(url, timeout=timeout_s, allow_redirects=False)
+        except requests.RequestException as error:
+            raise TargetUnreachable(f"{url} does not answer", why=type(error).__name__) from error
     if not answer.ok:
         raise ConfigError(
             "there are no request bodies, and the model does not say what it takes",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from opsctl.bench import machine
+from opsctl.bench import grpc_arm, machine
 from opsctl.bench.bodies import load_bodies
 from opsctl.bench.figures import Record, arms_report, summary_ms
 from opsctl.bench.load import LoadPlan, Round, Stop
@@ -50,8 +50,11 @@ def measure(
     request: BenchRequest, *, tell: Callable[[str], None], interrupt: Callable[[], None]
 ) -> BenchReport:
     """Benchmark every batch size in turn. Raises ConfigError for unreadable request bodies."""
-    bodies = load_bodies(request.bench, request.root, request.endpoint)
-    plan = LoadPlan((request.endpoint,), request.bench, bodies, request.seed)
+    endpoint = request.endpoint
+    if request.bench.protocol == "grpc":
+        endpoint = grpc_arm.located(endpoint, request.bench)
+    bodies = load_bodies(request.bench, request.root, endpoint)
+    plan = LoadPlan((endpoint,), request.bench, bodies, request.seed)
     with session(plan, request.client_cpus) as opened:
         return _measured(request, opened, tell, interrupt)
 

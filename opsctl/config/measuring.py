@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from opsctl.config.fields import Section, key, section
@@ -9,6 +10,12 @@ from opsctl.config.secret_source import SecretSource
 
 BATCH_SIZES = (1, 4, 16, 32)
 """The batch sizes of the release report that the field asks for."""
+
+
+PREDICT_PATH = re.compile(
+    r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+))?:predict", re.IGNORECASE
+)
+"""A path that says all that gRPC's Predict has to know: a model, and perhaps its version."""
 
 
 @section
@@ -21,6 +28,19 @@ class Bench(Section):
         None,
         doc="JSON lines, one `instances` item each, of which batches are cut, or a recording;"
         " default: made from the model's signature, for a :predict path.",
+    )
+    protocol: str = key(
+        "rest",
+        doc="rest: HTTP/1.1; grpc: TensorFlow Serving's Predict, asked of a replica's own port (the"
+        " front door speaks HTTP alone). Needs opsctl[grpc].",
+        choices=("rest", "grpc"),
+    )
+    grpc_port: int | None = key(
+        None,
+        doc="Port of gRPC on each replica's address; default: `grpc_port` of its /health.",
+        low=1,
+        high=65535,
+        example=8500,
     )
     redact: tuple[str, ...] = key(
         (),

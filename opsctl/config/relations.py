@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsctl.config import docker_rules, kubernetes_rules, placeholders, promql
+from opsctl.config import bench_rules, docker_rules, kubernetes_rules, placeholders, promql
 from opsctl.config import settings as s
 from opsctl.config.building import Sources
 from opsctl.config.nodes import MapNode
@@ -166,23 +166,6 @@ def _smoke_test(value: s.SmokeTest, at: Section) -> None:
         at.wrong("body_file", "body is set too; allowed: one of both")
 
 
-def _bench(value: s.Bench, at: Section) -> None:
-    at.rooted("path", value.path)
-    if "body" in at.node.entries and at.has("requests_file"):
-        at.wrong("requests_file", "body is set too; allowed: one of both")
-    given = "body" in at.node.entries or value.requests_file
-    if value.method == "POST" and not given and not value.is_generated:
-        at.wrong("requests_file", "a POST needs requests_file or body (or a path with :predict)")
-    if not value.batch_sizes:
-        at.wrong("batch_sizes", "the list is empty")
-    if list(value.batch_sizes) != sorted(set(value.batch_sizes)):
-        at.wrong("batch_sizes", "allowed: each size once, the smallest first")
-    if at.has("batch_sizes") and value.batch_sizes != (1,) and value.sizes == (1,):
-        at.wrong("batch_sizes", "without requests_file no batches can be made; allowed: [1]")
-    if value.warmup_s > value.warmup_max_s:
-        at.wrong("warmup_s", f"is more than warmup_max_s ({value.warmup_max_s:g})")
-
-
 def _gate(value: s.Gate, at: Section) -> None:
     for name in ("p50", "p99"):
         tolerated = getattr(value, f"tolerated_{name}_percent")
@@ -335,7 +318,7 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.Health: _health,
     s.JsonExpectation: _expectation,
     s.SmokeTest: _smoke_test,
-    s.Bench: _bench,
+    s.Bench: bench_rules.bench,
     s.Gate: _gate,
     s.Prometheus: _prometheus,
     s.PrometheusQuery: _prometheus_query,

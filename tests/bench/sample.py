@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from opsctl.model import Endpoint
 from tests.apps.anomaly import train
@@ -28,12 +29,12 @@ def trained_model() -> Path:
 
 
 @contextmanager
-def serving(model: Path, slower: float, cpus: tuple[int, ...]) -> Iterator[Served]:
+def serving(model: Path, slower: float, cpus: tuple[int, ...], *more: str) -> Iterator[Served]:
     """A process of the sample service on these CPUs; `slower` is the share that each prediction
-    takes longer. It is gone afterwards."""
+    takes longer, `more` are its options besides. It is gone afterwards."""
     program = ("tests.bench.slowed", str(slower)) if slower else ("ascend_serving",)
     argv = [sys.executable, "-m", *program, "serve", "--model-path", str(model), "--port", "0",
-            "--health-port", "0", "--threads", "1"]  # fmt: skip
+            "--health-port", "0", "--threads", "1", *more]  # fmt: skip
     path = os.pathsep.join([str(ROOT), str(SERVING)])
     environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
     pinned = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
@@ -48,6 +49,12 @@ def serving(model: Path, slower: float, cpus: tuple[int, ...]) -> Iterator[Serve
         process.wait()
 
 
+def _discard(stream: IO[str]) -> None:
+    with stream:
+        for _ in stream:
+            pass
+
+
 def _ready(process: subprocess.Popen[str]) -> tuple[str, ...]:
     """Host, port and health port, as the service tells them once its model is loaded."""
     assert process.stderr is not None
@@ -59,7 +66,7 @@ def _ready(process: subprocess.Popen[str]) -> tuple[str, ...]:
             said.append(line)
             if found := READY.search(line):
                 # What it says later must not fill the pipe.
-                threading.Thread(target=process.stderr.read, daemon=True).start()
+                threading.Thread(target=_discard, args=(process.stderr,), daemon=True).start()
                 return found.groups()
     finally:
         killer.cancel()

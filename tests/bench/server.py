@@ -129,8 +129,15 @@ class Served:
 @contextmanager
 def running(behaviour: Behaviour) -> Iterator[Served]:
     """A server process; it is gone afterwards."""
+    with started("tests.bench.server", behaviour) as served:
+        yield served
+
+
+@contextmanager
+def started(module: str, behaviour: Behaviour) -> Iterator[Served]:
+    """A process of a module that prints its port; it is gone afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.server", json.dumps(asdict(behaviour))],
+        [sys.executable, "-m", module, json.dumps(asdict(behaviour))],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from ascend_serving import __main__ as program
 from ascend_serving.service import Service
@@ -14,17 +15,17 @@ from ascend_serving.service import Service
 
 def slow_down(share: float) -> None:
     """From now on predictions of this process take that much longer."""
-    predict = Service.predict
+    unhurried = Service.answer
 
-    async def slowed(self: Service, body: bytes) -> bytes:
+    async def slowed(self: Service, decode: Any, encode: Any) -> Any:
         started = time.perf_counter()
-        answer = await predict(self, body)
+        answer = await unhurried(self, decode, encode)
         end = time.perf_counter() + share * (time.perf_counter() - started)
         while time.perf_counter() < end:
             pass
         return answer
 
-    Service.predict = slowed  # type: ignore[method-assign]  # what this program is for
+    Service.answer = slowed  # type: ignore[method-assign]  # what this program is for
 
 
 if __name__ == "__main__":

@@ -113,6 +113,8 @@ FULL: dict[str, Any] = {
                 "path": "/v1/models/anomaly:predict",
                 "method": "POST",
                 "requests_file": "requests.jsonl",
+                "protocol": "grpc",
+                "grpc_port": 8500,
                 "redact": ["instances.*.user"],
                 "batch_sizes": [1, 8],
                 "rate_per_s": 50,
