@@ -190,7 +190,12 @@ class KubernetesTarget:
             return live
         told = f"opsctl {order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
         self._whole = False
-        self.helm.upgrade(made, told, over_guard=live.guard_changed)
+        try:
+            self.helm.upgrade(made, told, over_guard=live.guard_changed)
+        except TargetUnreachable:
+            if self._is_current(order):
+                raise
+            return self.view.look()  # the guard or another command stepped in meanwhile
         self._whole = True
         if desired.weights_of(wanted) != desired.weights_of(current):
             self._flowing_since = time.monotonic()
