@@ -120,9 +120,13 @@ def tap(folder: Path, share: float) -> Iterator[Tap]:
 
 
 def parsed(datagram: bytes) -> Heard | None:
-    """A log line (its format stands in haproxy.cfg.j2); None for anything else."""
-    parts = datagram.rstrip(b"\n").split(b" ")
-    if len(parts) != FIELDS:
+    """A log line (its format stands in haproxy.cfg.j2); None for anything else.
+
+    The fields behind these are for people who read haproxy.log. A path that was not kept is that
+    of a failed request which nobody wanted.
+    """
+    parts = datagram.rstrip(b"\n").split(b" ")[:FIELDS]
+    if len(parts) != FIELDS or parts[1] == b"-":
         return None
     method, path, status, size, body = parts
     try:

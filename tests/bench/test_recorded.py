@@ -128,6 +128,15 @@ def test_a_recording_never_replaces_a_file(tmp_path: Path) -> None:
         (b"GET L3g= 200 0 -\n", Heard("GET", "/x", 200, 0, b"")),
         (b"<BADREQ> - 400 - -\n", None),
         (b"POST L3g= -1 3 YmFk\n", Heard("POST", "/x", -1, 3, b"bad")),
+        (
+            # As HAProxy 2.6.12 writes it: fields for people stand behind.
+            b"POST L3g= 503 25 - 127.0.0.1:98 [30/Nov/2026:13:00:41.936] svc/a 0/0/0/6 ---- 0 /\n",
+            Heard("POST", "/x", 503, 25, b""),
+        ),
+        (
+            b"POST - 503 - - 127.0.0.1:60774 [30/Nov/2026:12:59:56.256] svc/a 0/0/0/23 ---- 0 /x\n",
+            None,
+        ),
         (b"Proxy front stopped", None),
         (b"", None),
     ],
