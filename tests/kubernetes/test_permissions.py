@@ -60,7 +60,9 @@ def test_what_is_not_configured_is_not_asked_for(tmp_path: Path) -> None:
     settings = project(tmp_path, "x", {"limit_network": False}).service.kubernetes
     allowed = rules(permissions.documents(settings, "selector", "light"), "Role")
     groups = {group for group, _ in allowed}
-    assert groups == {"", "apps", "autoscaling", "coordination.k8s.io", "policy"}
+    rbac = "rbac.authorization.k8s.io"
+    assert groups == {"", "apps", "autoscaling", "coordination.k8s.io", "policy", rbac}
+    assert allowed[rbac, "roles"] == {"deletecollection"}
     assert allowed["autoscaling", "horizontalpodautoscalers"] == {"list", "delete"}
 
 

@@ -98,13 +98,14 @@ def _by_settings(settings: Kubernetes, mode: str) -> Iterator[Right]:
 
 def _of_guard(settings: Kubernetes, mode: str) -> Iterator[Right]:
     """Nobody may give rights that he has not himself, so those of the guard are among ours."""
+    rbac = "rbac.authorization.k8s.io"
+    for group, resource in (("apps", "deployments"), ("", "serviceaccounts"), (rbac, "roles"),
+                            (rbac, "rolebindings")):  # fmt: skip
+        yield Right(group, resource, ("deletecollection",), "`down` takes an earlier guard away")
     if settings.guard_image is None:
         return
-    kept = ("get", "create", "update", "delete", "deletecollection")
     for resource in ("roles", "rolebindings"):
-        yield Right("rbac.authorization.k8s.io", resource, kept, "the guard's rights")
-    for group, resource in (("apps", "deployments"), ("", "serviceaccounts")):
-        yield Right(group, resource, ("deletecollection",), "taking the guard away")
+        yield Right(rbac, resource, ("get", "create", "update", "delete"), "the guard's rights")
     yield Right("apps", "deployments/scale", ("patch",), "what the guard does")
     if mode != "route":
         yield Right(ROUTES, "httproutes", ("get", "patch"), "what the guard does with a route")
