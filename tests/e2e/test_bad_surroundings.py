@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -231,3 +232,11 @@ def test_a_supervisor_that_does_not_answer_is_unreachable_and_nothing_is_touched
     assert (deployed.exit_code, back.exit_code) == (30, 30)
     assert len(site.newest_records()) == len(site.records())
     assert site.good("deploy").data["serving_release"] == "r2"
+
+
+def test_a_serving_release_whose_files_are_lost_can_be_deployed_over(site: Site) -> None:
+    shutil.rmtree(site.state / "releases" / "r1")
+    with site.users() as users:
+        assert site.run("plan", "--exit-code").exit_code == 3
+        assert site.deploy().exit_code == 0
+    assert (site.serving, users.releases) == ("r2", {"r1", "r2"})

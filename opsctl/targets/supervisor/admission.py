@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Stamp
@@ -23,10 +23,16 @@ def refuse_older(stamp: Stamp, applied: Stamp) -> None:
         )
 
 
-def refuse_unready(state: DesiredState, settings: RunSettings, layout: Layout) -> None:
-    """Raises TargetUnreachable or ConfigError when a file that the state needs is missing."""
+def refuse_unready(
+    state: DesiredState, settings: RunSettings, layout: Layout, running: Container[str]
+) -> None:
+    """Raises TargetUnreachable or ConfigError when a file that the state needs is missing.
+
+    What is `running` needs none: a release whose files are lost can still be deployed over.
+    """
     for share in state.shares:
-        launching.load(layout, share.release)
+        if share.release not in running:
+            launching.load(layout, share.release)
     if not any(share.role == "serving" for share in state.shares):
         return
     if haproxy_binary.find(settings.haproxy) is None:

@@ -199,7 +199,8 @@ class Supervisor:
         memory = self._store.memory
         self._fence(stamp.epoch)
         admission.refuse_older(stamp, memory.stamp)
-        admission.refuse_unready(state, settings, self._layout)
+        running = {runner.plan.release for runner in self._fleet.runners.values()}
+        admission.refuse_unready(state, settings, self._layout, running)
         current = self._balancer.port if self._balancer.up else 0
         port = admission.front_port(settings, current, memory.front_port, self._holds_port)
         memory.front_opened = memory.front_opened and port == memory.front_port

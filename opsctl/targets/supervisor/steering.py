@@ -147,7 +147,7 @@ class Steering:
 
     async def _tell_health(self) -> None:
         """HAProxy may still believe what its last check saw of a replica."""
-        for name, runner in self._fleet.runners.items():
+        for name, runner in list(self._fleet.runners.items()):
             if runner.came_back:
                 runner.came_back = False
                 await self._balancer.report_up(name)
