@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-import signal
 import time
 from collections.abc import Container, Mapping
 from typing import Any
@@ -20,7 +18,7 @@ from opsctl.targets.supervisor.launch import Launch
 from opsctl.targets.supervisor.replica import ReplicaRunner
 from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
 from opsctl.targets.supervisor.traffic_plan import Member
-from opsctl.targets.supervisor.watched import pin
+from opsctl.targets.supervisor.watched import kill_now, pin
 
 MEMORY_WATCH_S = 0.25
 KERNEL_WATCH_S = 1.0
@@ -65,11 +63,10 @@ class Fleet:
         layout = self._around.household.layout
         found = procfs.marked(layout.service_dir)
         known = {record["name"]: record for record in records}
-        for pid, env in found.items():
-            name = env.get("OPSCTL_REPLICA", "")
-            if name and name not in known and pid in procfs.sessions():
-                known[name] = _record_of(pid, name, env)
-        sessions: set[int] = set()
+        for name, pid in procfs.leaders(found).items():
+            if name not in known:
+                known[name] = _record_of(pid, name, found[pid])
+        kept: set[str] = set()
         for record in known.values():
             plan = ReplicaPlan(record["name"], record["release"], record["role"])
             try:
@@ -81,7 +78,7 @@ class Fleet:
             runner = self._made(plan, launch)
             adopted = runner.adopt(record)
             if adopted:
-                sessions.add(record["pid"])
+                kept.add(plan.name)
                 self._around.tell(plan.release, f"{plan.name} adopted: pid {record['pid']}")
             elif plan.name not in wanted:
                 continue
@@ -93,14 +90,18 @@ class Fleet:
                 self._around.tell(plan.release, f"{plan.name} ended with everything else")
             self.runners[plan.name] = runner
             runner.begin()
-        self._kill_orphans(found, sessions)
+        self._kill_orphans(found, kept)
 
-    def _kill_orphans(self, found: Mapping[int, Mapping[str, str]], sessions: set[int]) -> None:
-        of_session = {p: s for s, members in procfs.sessions().items() for p in members}
+    def _kill_orphans(self, found: Mapping[int, Mapping[str, str]], kept: Container[str]) -> None:
+        """End what belongs to none of the replicas that were adopted.
+
+        What such a replica started is its own, in whatever session it is.
+        """
         for pid, env in found.items():
-            if BALANCER_MARK in env or of_session.get(pid) in sessions or pid not in of_session:
+            process = procfs.identity(pid)
+            if process is None or BALANCER_MARK in env or env.get(procfs.REPLICA_MARK) in kept:
                 continue
-            os.kill(pid, signal.SIGKILL)
+            kill_now(process)
             release = env.get("OPSCTL_RELEASE", "")
             self._around.tell(release, f"orphan pid {pid} of {release} killed")
 

@@ -13,7 +13,7 @@ from typing import Any
 from opsctl.config import placeholders
 from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor.layout import Layout
-from opsctl.targets.supervisor.procfs import SERVICE_MARK
+from opsctl.targets.supervisor.procfs import REPLICA_MARK, SERVICE_MARK
 
 LOOPBACK = "127.0.0.1"
 
@@ -166,7 +166,7 @@ def environment(launch: Launch, seat: Seat, household: Household) -> dict[str, s
         "OPSCTL_SERVICE": household.service,
         "OPSCTL_ENVIRONMENT": household.environment,
         "OPSCTL_RELEASE": launch.release,
-        "OPSCTL_REPLICA": seat.name,
+        REPLICA_MARK: seat.name,
         "OPSCTL_HOST": launch.listen_host,
         "OPSCTL_PORT": str(seat.port),
         "OPSCTL_HEALTH_PORT": str(seat.health_port),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from opsctl.errors import TargetUnreachable
-from opsctl.ports import port_holder, port_is_free
+from opsctl.ports import owned_by, port_holder, port_is_free
 
 ANY_ADDRESS = "0.0.0.0"
 
@@ -51,6 +51,14 @@ def choose_front(host: str) -> int:
     raise TargetUnreachable(
         f"no free port between {FRONT_FIRST} and {FRONT_LAST}", next_step="Set local.port."
     )
+
+
+def stranger_on(port: int, own: Collection[int]) -> str | None:
+    """Who listens there and is none of `own`: "" when nobody else does, None when nobody at all."""
+    if owned_by(port, own):
+        return ""
+    holder = port_holder(port)
+    return str(holder) if holder else None
 
 
 def held_by_others(words: Iterable[str], own: Collection[int]) -> str:

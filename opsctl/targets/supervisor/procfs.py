@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SERVICE_MARK = "OPSCTL_SERVICE_DIR"
 """Variable in the environment of every process of a service: how orphans are found."""
+
+REPLICA_MARK = "OPSCTL_REPLICA"
+"""Variable in the environment of a replica and of all that it starts."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,12 @@ def boot_id() -> str:
 def _stat_fields(pid: int) -> list[str] | None:
     """Fields of /proc/PID/stat from the third on; None when the process is gone."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        # Not Path(): a machine may have thousands of processes.
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+            text = stat.read()
     except OSError:
         return None
-    return text[text.rindex(")") + 2 :].split()
+    return text[text.rindex(b")") + 2 :].decode().split()
 
 
 def identity(pid: int) -> Identity | None:
@@ -66,28 +71,67 @@ def sessions() -> dict[int, list[int]]:
     return found
 
 
-def environment(pid: int) -> dict[str, str]:
-    """Environment that a process was started with; empty when it can't be read."""
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (item.partition("=") for item in raw.decode(errors="replace").split("\0") if item)
+def _variables(raw: Iterable[bytes]) -> dict[str, str]:
+    pairs = (item.decode(errors="replace").partition("=") for item in raw if item)
     return {name: value for name, _, value in pairs}
+
+
+def remains(
+    service_dir: Path, replica: str, session: int | None, since_ticks: int
+) -> dict[Identity, bool]:
+    """What runs of a replica, by its session or its mark, and whether it is in its session.
+
+    What began before `since_ticks` is left out: its environment need not be read.
+    """
+    marks = {os.fsencode(f"{SERVICE_MARK}={service_dir}"), f"{REPLICA_MARK}={replica}".encode()}
+    found = {}
+    for pid in pids():
+        fields = _stat_fields(pid)
+        if fields is None or fields[0] in "ZX" or int(fields[19]) < since_ticks:
+            continue
+        is_member = int(fields[3]) == session
+        if is_member or marks.issubset(_environment(pid)):
+            found[Identity(pid, int(fields[19]))] = is_member
+    return found
 
 
 def marked(service_dir: Path) -> dict[int, dict[str, str]]:
     """Environments, by pid, of all running processes that carry the mark of this service."""
-    found = {}
-    mark = f"{SERVICE_MARK}={service_dir}".encode()
+    return {pid: _variables(raw) for pid, raw in _marked(service_dir) if identity(pid)}
+
+
+def leaders(found: Mapping[int, Mapping[str, str]]) -> dict[str, int]:
+    """Of `marked` processes the first of each replica, by its name.
+
+    It leads a session. A child that went into one of its own leads one too, but began later.
+    """
+    by_start = sorted(
+        (known.start_ticks, pid)
+        for pid, members in sessions().items()
+        if pid in found and pid in members and (known := identity(pid))
+    )
+    named: dict[str, int] = {}
+    for _, pid in by_start:
+        if name := found[pid].get(REPLICA_MARK):
+            named.setdefault(name, pid)
+    return named
+
+
+def _marked(service_dir: Path) -> Iterator[tuple[int, list[bytes]]]:
+    mark = os.fsencode(f"{SERVICE_MARK}={service_dir}")
     for pid in pids():
-        try:
-            raw = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if mark in raw.split(b"\0") and identity(pid):
-            found[pid] = environment(pid)
-    return found
+        raw = _environment(pid)
+        if mark in raw:
+            yield pid, raw
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Variables that a process was started with; nothing when it can't be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as environ:
+            return environ.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def process_name(pid: int) -> str:

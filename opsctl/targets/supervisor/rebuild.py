@@ -17,11 +17,10 @@ def from_what_runs(layout: Layout) -> Persisted:
     """Replicas from their environment, stamp and shares from the balancer's file."""
     percents, stamp = _note(layout)
     counts: Counter[tuple[str, Role]] = Counter()
-    for pid, env in procfs.marked(layout.service_dir).items():
-        name = env.get("OPSCTL_REPLICA", "")
-        if name and pid in procfs.sessions():
-            role: Role = "baseline" if name.partition("-")[2].startswith("b") else "serving"
-            counts[env["OPSCTL_RELEASE"], role] += 1
+    found = procfs.marked(layout.service_dir)
+    for name, pid in procfs.leaders(found).items():
+        role: Role = "baseline" if name.partition("-")[2].startswith("b") else "serving"
+        counts[found[pid]["OPSCTL_RELEASE"], role] += 1
     state = DesiredState(
         tuple(
             Share(release, count, percents.get(release, 0) if role == "serving" else 0, role)

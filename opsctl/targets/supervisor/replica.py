@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import subprocess
 import time
 from typing import Any
 
-from opsctl import shell
 from opsctl.errors import OpsctlError
 from opsctl.model import Phase, Replica
-from opsctl.ports import owned_by, port_holder
+from opsctl.ports import port_holder
 from opsctl.targets.supervisor import launch as launching
-from opsctl.targets.supervisor import ports, probe, procfs
+from opsctl.targets.supervisor import ports, probe, procfs, replica_start
 from opsctl.targets.supervisor.backoff import CrashHistory
 from opsctl.targets.supervisor.haproxy_config import Server
 from opsctl.targets.supervisor.launch import Launch, Seat
@@ -23,8 +19,9 @@ from opsctl.targets.supervisor.log_tail import last_lines
 from opsctl.targets.supervisor.memory import MemoryLimit
 from opsctl.targets.supervisor.probe import ProbeResult
 from opsctl.targets.supervisor.procfs import Identity
+from opsctl.targets.supervisor.remains import Ended, Remains
 from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
-from opsctl.targets.supervisor.watched import Watched, WatchedProcess, exit_text, kill_session
+from opsctl.targets.supervisor.watched import Watched, WatchedProcess, exit_text
 
 START_PROBE_S = 0.05
 """Time between probes until the first success: a service that starts fast serves fast."""
@@ -65,9 +62,11 @@ class ReplicaRunner:
         self.process: Watched | None = None
         self.memory = MemoryLimit(plan.name, launch.memory_mb, around.household.layout.service_dir)
         self._around = around
+        self._remains = Remains(plan.name, around.household.layout.service_dir)
         self._crashes = CrashHistory()
         self._ready_since: float | None = None
         self._started_at = 0.0
+        self._log = around.household.layout.replica_log(plan.name)
         self._log_start = 0
         self._port_tries = 0
         self._live_failures = 0
@@ -142,12 +141,11 @@ class ReplicaRunner:
         return self.phase in ("stopping", "exited")
 
     async def stop(self) -> None:
-        """SIGTERM, wait as long as the release allows, SIGKILL; its children go with it."""
+        """SIGTERM, wait as long as the release allows, SIGKILL; what it started goes with it."""
         self._say("stopping", "told to stop")
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
         process = self.process
         if process is not None and process.running:
             process.signal(signal.SIGTERM)
@@ -155,8 +153,8 @@ class ReplicaRunner:
                 self._tell(f"ignored SIGTERM for {self.launch.stop_timeout_s:g} s and is killed")
                 process.signal(signal.SIGKILL)
                 await process.wait(KILL_WAIT_S)
-        if process is not None:
-            self._end_rest(process)
+        if left := (await self._end_rest(process)).text:
+            self._tell(f"is stopped; {left}")
         self.memory.release()
         self._say("exited", "stopped")
 
@@ -165,7 +163,6 @@ class ReplicaRunner:
         if self.process is not None and self.process.running:
             self._kill_reason = reason
             self.process.signal(signal.SIGKILL)
-            self._end_rest(self.process)
 
     async def _keep_running(self) -> None:
         while True:
@@ -174,7 +171,8 @@ class ReplicaRunner:
                 pause_s = await self._start()
             if self.process is not None and self.process.running:
                 await self._until_exit(self.process)
-                pause_s = self._after_exit(self.process)
+                left = await self._clear_up(self.process)
+                pause_s = self._after_exit(self.process, left)
             self._around.changed()
             await asyncio.sleep(pause_s)
 
@@ -185,51 +183,23 @@ class ReplicaRunner:
         self._live_failures = 0
         try:
             self.launch = launching.load(self._around.household.layout, self.plan.release)
-            self._take_seat()
-            popen = self._spawn()
+            self.process = self._spawn()
         except (OSError, OpsctlError) as error:
             self._say("backoff", f"cannot be started: {error}")
             self._tell(self.reason)
             return self._crash_pause()
-        self.process = WatchedProcess.of_child(popen)
-        self.memory.limit(popen.pid)
+        self.memory.limit(self.process.pid)
         self._say("starting", self._with_last_end("started"))
-        self._tell(f"started: pid {popen.pid}, port {self.seat.port}")
+        self._tell(f"started: pid {self.process.pid}, port {self.seat.port}")
         self._around.changed()
         return 0.0
 
-    def _take_seat(self) -> None:
-        """Keep the old ports when they are free, so that the balancer need not change."""
-        if self.seat.port and all(map(ports.is_free, {self.seat.port, self.seat.health_port})):
-            return
-        low, high = self._around.port_range()
-        taken = self._around.taken_ports()
-        port = ports.choose(low, high, taken)
-        health_port = port
-        if not launching.answers_on_one_port(self.launch):
-            health_port = ports.choose(low, high, taken | {port})
-        self.seat = Seat(self.plan.name, port, health_port)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        household = self._around.household
-        log = household.layout.replica_log(self.plan.name)
-        self._log_start = log.stat().st_size if log.exists() else 0
+    def _spawn(self) -> WatchedProcess:
+        self.seat = replica_start.seat_for(self.seat, self.launch, self._around)
+        self._log_start = self._log.stat().st_size if self._log.exists() else 0
         self._started_at = time.monotonic()
-        own = os.sched_getaffinity(0)
-        cpus = set(self.plan.cpus or self.launch.cpus)
-        # The child inherits our affinity, so no thread of it is ever elsewhere.
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-        try:
-            return shell.spawn(
-                launching.command(self.launch, self.seat),
-                cwd=self.launch.directory,
-                env=launching.environment(self.launch, self.seat, household),
-                log=log,
-            )
-        finally:
-            if cpus:
-                os.sched_setaffinity(0, own)
+        popen = replica_start.spawn(self.plan, self.launch, self.seat, self._around.household)
+        return WatchedProcess.of_child(popen)
 
     async def _until_exit(self, process: Watched) -> None:
         probing = asyncio.create_task(self._probe_on(process))
@@ -237,8 +207,11 @@ class ReplicaRunner:
             await asyncio.wait({process.exited})
         finally:
             probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probing
+            # Not `await probing` with its cancellation suppressed: ours would be lost with it,
+            # and a replica that was told to stop would be restarted for ever.
+            await asyncio.wait({probing})
+        if not probing.cancelled():
+            probing.result()  # what went wrong in a probe is not to be lost
 
     async def _probe_on(self, process: Watched) -> None:
         while process.running:
@@ -268,13 +241,12 @@ class ReplicaRunner:
         """Whether the answer is the replica's own: somebody else may sit on its port."""
         members = procfs.sessions().get(process.pid, [])
         for port in (self.seat.health_port, self.seat.port):
-            if owned_by(port, members):
-                continue
-            stranger = port_holder(port)
+            stranger = ports.stranger_on(port, members)
+            if stranger:
+                self.kill(f"port {port} is held by {stranger}, not by the replica")
+                return ProbeResult(0, self._kill_reason)
             if stranger is None:
                 return ProbeResult(0, f"nobody listens on its service port {port} yet")
-            self.kill(f"port {port} is held by {stranger}, not by the replica")
-            return ProbeResult(0, self._kill_reason)
         self._owned = True
         return ProbeResult(200, "")
 
@@ -316,13 +288,18 @@ class ReplicaRunner:
         if self._live_failures >= LIVE_FAILURES_MAX:
             self.kill(f"killed: not alive, {LIVE_FAILURES_MAX} times: {result.reason}")
 
-    def _after_exit(self, process: Watched) -> float:
-        """Say why it ended; the pause in seconds before the next start."""
+    async def _clear_up(self, process: Watched) -> Ended:
+        """Take note of its end, and end what it left: that may hold the next one's ports."""
         self._around.crashed(self.plan.name)
         self.exit_code = process.exit_code
         self.ready_streak = 0
-        self._end_rest(process)
-        reason = self._ended = self._why_ended(process)
+        if self.ready:
+            self._say("unready", exit_text(process.exit_code))
+        return await self._end_rest(process, process.start_ticks)
+
+    def _after_exit(self, process: Watched, left: Ended) -> float:
+        """Say why it ended; the pause in seconds before the next start."""
+        reason = self._ended = "; ".join(filter(None, (self._why_ended(process), left.text)))
         never_ready = self._ready_since is None
         if never_ready and self._port_lost() and self._port_tries < PORT_TRIES_MAX:
             self._port_tries += 1
@@ -338,9 +315,9 @@ class ReplicaRunner:
         self._tell(f"{reason}; next start in {pause_s:g} s")
         return pause_s
 
-    def _end_rest(self, process: Watched) -> None:
-        """End children that outlived the process."""
-        kill_session(process.pid)
+    async def _end_rest(self, process: Watched | None, since_ticks: int = 0) -> Ended:
+        """End what outlived the process."""
+        return await self._remains.end(process.pid if process else None, since_ticks)
 
     def _with_last_end(self, reason: str) -> str:
         """What is seen now must not hide why it had to be started again."""
@@ -362,8 +339,7 @@ class ReplicaRunner:
         held = ""
         if self._ready_since is None:
             held = ports.held_by_others([*self.launch.command, *self.launch.env.values()], ())
-        log = self._around.household.layout.replica_log(self.plan.name)
-        tail = last_lines(log, self._log_start)
+        tail = last_lines(self._log, self._log_start)
         parts = [reason, held, f"last log lines: {tail}" if tail else ""]
         return self.launch.redacted("; ".join(filter(None, parts)))
 

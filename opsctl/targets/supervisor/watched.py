@@ -112,11 +112,15 @@ class WatchedProcess:
             self.exited.set_result(None)
 
 
-def kill_session(session: int) -> None:
-    """SIGKILL whatever is left of a session (children that outlived a replica)."""
-    for pid in procfs.sessions().get(session, []):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+def kill_now(process: Identity) -> None:
+    """SIGKILL that very process: never one that got its pid later, nor one that is not ours."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if procfs.is_alive(process):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
 
 
 def pin(process_ids: Iterable[int], cpus: Iterable[int]) -> None:

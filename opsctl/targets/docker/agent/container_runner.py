@@ -14,6 +14,7 @@ from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor.launch import Launch, Seat
 from opsctl.targets.supervisor.memory import MemoryLimit
 from opsctl.targets.supervisor.probe import ProbeResult
+from opsctl.targets.supervisor.remains import Ended
 from opsctl.targets.supervisor.replica import ReplicaRunner
 from opsctl.targets.supervisor.replica_plan import ReplicaPlan, Surroundings
 from opsctl.targets.supervisor.watched import Watched, exit_text
@@ -89,8 +90,9 @@ class ContainerRunner(ReplicaRunner):
         self._owned = True
         return ProbeResult(200, "")
 
-    def _end_rest(self, process: Watched) -> None:
+    async def _end_rest(self, process: Watched | None, since_ticks: int = 0) -> Ended:
         """Nothing outlives the first process of a container."""
+        return Ended()
 
     def _port_lost(self) -> bool:
         return False
