@@ -17,8 +17,14 @@ from typing import IO
 OUTPUT_MAX_BYTES = 64 * 1024
 """How much of a command's output is kept (its end): enough for a traceback, too little to hurt."""
 
+OUTPUT_LIMIT_BYTES = 256 * 1024 * 1024
+"""A command that writes more than this is ended, before it fills the disk."""
+
 POLL_S = 0.05
 """How often a running command's `interrupt` is asked."""
+
+SIZE_LOOK_S = 0.5
+"""How often the size of its output is looked at."""
 
 KILL_GRACE_S = 2.0
 """SIGTERM to SIGKILL for a command that overran its time limit."""
@@ -59,8 +65,9 @@ def run(
 ) -> Completed:
     """Run a command to its end, without a shell, in a process group of its own.
 
-    The group is ended when the time limit passes, or when `interrupt` raises; children that the
-    command leaves behind are not waited for. `progress` gets each line of stderr as it comes.
+    The group is ended when the time limit passes, when `interrupt` raises, or when the output
+    passes OUTPUT_LIMIT_BYTES; children that the command leaves behind are not waited for.
+    `progress` gets each line of stderr as it comes.
     """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, \
             tempfile.TemporaryFile() as err:  # fmt: skip
@@ -81,11 +88,13 @@ def run(
             return Completed(tuple(argv), 127, "", f"cannot start {argv[0]}: {error.strerror}")
         try:
             follow = _follower(err.fileno(), progress) if progress else None
-            timed_out = _wait(process, timeout_s, _both(interrupt, follow))
+            flood = _Flood((out, err))
+            timed_out = _wait(process, timeout_s, _both(interrupt, follow), flood)
         except BaseException:
             _end_group(process)
             raise
-        return Completed(tuple(argv), process.returncode, _tail(out), _tail(err), timed_out)
+        said = _tail(err) + flood.verdict
+        return Completed(tuple(argv), process.returncode, _tail(out), said, timed_out)
 
 
 def _both(
@@ -118,8 +127,25 @@ def _follower(descriptor: int, progress: Callable[[str], None]) -> Callable[[], 
     return look
 
 
+class _Flood:
+    """Whether a command has written more than anybody wants to keep."""
+
+    def __init__(self, files: Sequence[IO[bytes]]) -> None:
+        self._files = files
+        self.verdict = ""
+
+    def __call__(self) -> bool:
+        size = sum(os.fstat(file.fileno()).st_size for file in self._files)
+        if size > OUTPUT_LIMIT_BYTES:
+            self.verdict = f"\nended: it wrote more than {OUTPUT_LIMIT_BYTES // 2**20} MiB"
+        return bool(self.verdict)
+
+
 def _wait(
-    process: subprocess.Popen[bytes], timeout_s: float, interrupt: Callable[[], None] | None
+    process: subprocess.Popen[bytes],
+    timeout_s: float,
+    interrupt: Callable[[], None] | None,
+    flood: Callable[[], bool],
 ) -> bool:
     """Wait for the end; True when the time limit passed first and the group was ended."""
     deadline = time.monotonic() + timeout_s
@@ -129,11 +155,14 @@ def _wait(
         # Not process.wait(timeout): it sleeps up to 50 ms beyond the end.
         end.register(descriptor, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
-            if end.poll(1000 * (min(left, POLL_S) if interrupt else left)):
+            if end.poll(1000 * min(left, POLL_S if interrupt else SIZE_LOOK_S)):
                 process.wait()
                 return False
             if interrupt:
                 interrupt()
+            if flood():
+                _end_group(process)
+                return False
     finally:
         os.close(descriptor)
     _end_group(process)
