@@ -19,7 +19,7 @@ from tests.targets.house import APP, House
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 HELPED = ["/bin/sh", "-c", f"(setsid sleep 3333 &) ; exec {{python}} {APP}"]
-"""A good application with a helper that has forked twice and leads a session of its own."""
+"""A good application with a child that has forked twice and leads a session of its own."""
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
-def helpers(house: House) -> dict[str, int]:
-    """The helpers that run, by the replica that started them."""
+def apart(house: House) -> dict[str, int]:
+    """The children that run, by the replica that started them."""
     found = procfs.marked(house.layout.service_dir)
     return {
         env[procfs.REPLICA_MARK]: pid
@@ -109,35 +109,35 @@ def test_a_candidate_that_goes_into_the_background_leaves_nothing_running(house:
     assert "a process that it had left in the background ended with it" in seen.replicas[0].reason
     house.apply()
     house.wait(lambda seen: not seen.replicas, 30)
-    assert helpers(house) == {}
+    assert apart(house) == {}
 
 
-def test_a_helper_in_a_session_of_its_own_lives_as_long_as_its_replica(house: House) -> None:
+def test_a_child_in_a_session_of_its_own_lives_as_long_as_its_replica(house: House) -> None:
     house.release("r1", command=HELPED)
     before = {r.name: r.pid for r in house.converge(Share("r1", 2, 100)).replicas}
-    eventually(lambda: set(helpers(house)) == {"r1-1", "r1-2"})
-    first = helpers(house)
+    eventually(lambda: set(apart(house)) == {"r1-1", "r1-2"})
+    first = apart(house)
     supervisor = house.supervisor_pid()
     os.kill(supervisor, signal.SIGKILL)
     seen = house.wait(lambda seen: seen.converged and house.supervisor_pid() != supervisor, 30)
     assert {r.name: r.pid for r in seen.replicas} == before
-    assert helpers(house) == first
+    assert apart(house) == first
     os.kill(before["r1-1"], signal.SIGKILL)
     house.wait(lambda seen: seen.converged and sum(r.restarts for r in seen.replicas) == 1, 30)
-    eventually(lambda: set(helpers(house)) == {"r1-1", "r1-2"})
-    second = helpers(house)
+    eventually(lambda: set(apart(house)) == {"r1-1", "r1-2"})
+    second = apart(house)
     assert second["r1-1"] != first["r1-1"]
     assert second["r1-2"] == first["r1-2"]
     assert procfs.identity(first["r1-1"]) is None
     house.converge()
     house.wait(lambda seen: not seen.replicas, 30)
-    assert helpers(house) == {}
+    assert apart(house) == {}
 
 
-def test_a_helper_is_no_replica_when_the_memory_is_lost(house: House) -> None:
+def test_a_child_is_no_replica_when_the_memory_is_lost(house: House) -> None:
     house.release("r1", command=HELPED)
     before = house.converge(Share("r1", 1, 100)).replicas[0]
-    eventually(lambda: set(helpers(house)) == {"r1-1"})
+    eventually(lambda: set(apart(house)) == {"r1-1"})
     supervisor = house.supervisor_pid()
     house.layout.state_file.write_text('{"format": 1, "ep')
     os.kill(supervisor, signal.SIGKILL)

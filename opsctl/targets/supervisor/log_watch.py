@@ -15,7 +15,10 @@ from opsctl.targets.supervisor.layout import Layout
 from opsctl.targets.supervisor.rotation import MIB, LogLimit
 
 LOOK_S = 0.25
-"""A loop that prints writes some hundred MiB in that time, and no more than that piles up."""
+"""How often, while a log grows at the rate of a flood: little piles up between two looks."""
+
+QUIET_LOOK_S = 1.0
+"""How often otherwise: a look costs little, but it is for ever."""
 
 ALL_LOGS_S = 5.0
 """How often the logs are looked at whose writers are no replicas that run."""
@@ -90,7 +93,8 @@ class LogWatch:
         try:
             while True:
                 await self.look()
-                await asyncio.sleep(LOOK_S)
+                rises = any(growth.looks for growth in self._growths.values())
+                await asyncio.sleep(LOOK_S if rises else QUIET_LOOK_S)
         finally:
             self._ending = True  # a copy that is under way in its thread is given up
 
