@@ -146,6 +146,7 @@ def test_a_log_is_shortened_to_its_end_in_its_place(tmp_path: Path) -> None:
 
 def test_only_logs_that_reached_their_size_are_rotated(tmp_path: Path) -> None:
     looking = watch(tmp_path, [], [])
+    looking.layout.release_dir("r9").mkdir(parents=True)
     for name, size in (("haproxy.log", MIB), ("r1-1.log", MIB), ("r9-1.log", MIB - 1)):
         (tmp_path / "logs" / name).write_bytes(b"x" * size)
     asyncio.run(looking.look())
@@ -256,3 +257,14 @@ def test_a_replica_that_floods_its_log_is_ended_and_costs_the_others_nothing(
     kept = [path.stat().st_size for path in house.layout.logs.glob("r2-1.log.*")]
     assert len(kept) == 2
     assert all(size < 2 * MIB + 200 for size in kept)
+
+
+def test_logs_of_releases_that_were_removed_go_with_them(tmp_path: Path) -> None:
+    watching = watch(tmp_path, [], [])
+    logs = watching.layout.logs
+    kept = ["r1-1.log", "r1-1.log.2", "r3-b1.log", "haproxy.log", "supervisor.log", "r2.log"]
+    for name in [*kept, "r2-1.log", "r2-1.log.1", "r2-b2.log", "r22-1.log"]:
+        (logs / name).write_text("said\n")
+    watching.layout.release_dir("r3").mkdir(parents=True)  # r1 runs, though its files are lost
+    asyncio.run(watching.look())
+    assert sorted(path.name for path in logs.iterdir()) == sorted(kept)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ QUIET_LOOK_S = 1.0
 
 ALL_LOGS_S = 5.0
 """How often the logs are looked at whose writers are no replicas that run."""
+
+REPLICA_LOG = re.compile(r"(r[1-9][0-9]*)-b?[0-9]+\.log(\.[0-9]+)?")
 
 RETRY_S = 5.0
 """Pause after a rotation that failed."""
@@ -107,9 +110,19 @@ class LogWatch:
             await self._look_at(path, name)
         if self.clock() - self._all_at > ALL_LOGS_S:
             self._all_at = self.clock()
+            self._forget_removed({name.partition("-")[0] for name in names})
             for path in [*self.layout.logs.glob("*.log"), *self.layout.logs.glob("*.jsonl")]:
                 if path not in logs:
                     await self._look_at(path, "")
+
+    def _forget_removed(self, running: Container[str]) -> None:
+        """Remove the logs of releases that retention has removed; a report has what mattered."""
+        for path in self.layout.logs.iterdir():
+            found = REPLICA_LOG.fullmatch(path.name)
+            if not found or found[1] in running or self.layout.release_dir(found[1]).exists():
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     async def _look_at(self, path: Path, replica: str) -> None:
         """`replica` is "" for a log that belongs to none."""
