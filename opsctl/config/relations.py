@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opsctl.config import bench_rules, docker_rules, kubernetes_rules, placeholders, promql
+from opsctl.config import (
+    bench_rules,
+    docker_rules,
+    kubernetes_rules,
+    local_rules,
+    placeholders,
+    promql,
+)
 from opsctl.config import settings as s
 from opsctl.config.building import Sources
 from opsctl.config.nodes import MapNode
@@ -256,21 +263,11 @@ def _sources(value: Sources, at: Section) -> None:
     at.url("proxy", value.proxy)
 
 
-def _local(value: s.Local, at: Section) -> None:
-    at.filled("host", value.host)
-    at.filled("state_dir", value.state_dir)
-    at.filled("haproxy", value.haproxy)
-    first, last = value.replica_ports
-    if first > last:
-        at.wrong("replica_ports", f"the range ends ({last}) before it begins ({first})")
-    elif isinstance(value.port, int) and first <= value.port <= last:
-        at.wrong("replica_ports", f"the front door's port {value.port} lies in it")
-
-
 def _service(value: s.Service, at: Section) -> None:
     used = {name for argument in value.app.command for name in placeholders.names(argument)}
     if "model" in used and value.model is None:
         at.wrong("app.command", "{model} is used, but the service has no `model` section")
+    local_rules.state_apart(value, at)
     first, last = value.local.replica_ports
     needed = PORTS_A_REPLICA * RELEASES_AT_ONCE * value.replicas
     if last - first + 1 < needed:
@@ -326,7 +323,7 @@ _CHECKS: dict[type, Callable[[Any, Section], None]] = {
     s.Hook: _hook,
     s.Notification: _notification,
     Sources: _sources,
-    s.Local: _local,
+    s.Local: local_rules.local,
     s.Docker: docker_rules.docker,
     s.Npus: docker_rules.npus,
     s.Npu: kubernetes_rules.npu,

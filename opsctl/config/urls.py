@@ -41,6 +41,11 @@ def url_problem(
     return _host_problem(authority["v6"], authority["name"]) or _port_problem(authority["port"])
 
 
+def host_problem(host: str) -> str:
+    """Why `host` is neither a name nor an address; empty when it is one."""
+    return "" if _is_address(host, 6) else _host_problem(None, host)
+
+
 def _host_problem(v6: str | None, name: str | None) -> str:
     if v6 is not None:
         return "" if _is_address(v6, 6) else f"[{v6}] is no IPv6 address"

@@ -1,0 +1,36 @@
+"""What is refused in the section of target `local`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.config.conftest import MINIMAL, Told
+
+OTHER_FAULT = "replicas: 0"
+"""So that there is an error to read in any case."""
+
+
+@pytest.mark.parametrize("host", ["not a host", "a..b", "1.2.3", "::g", "[::1]", "http://a"])
+def test_a_front_door_needs_an_address(told: Told, host: str) -> None:
+    ((line, key, what),) = told(f'{MINIMAL}    local: {{host: "{host}"}}\n')
+    assert (line, key) == (6, "services.web.local.host")
+    assert what.endswith("allowed: an address of this machine, like 127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "0.0.0.0", "::", "::1", "localhost", "a.b-c.example"]
+)
+def test_addresses_and_names_are_taken(told: Told, host: str) -> None:
+    found = told(f'{MINIMAL}    {OTHER_FAULT}\n    local: {{host: "{host}"}}\n')
+    assert [key for _, key, _ in found] == ["services.web.replicas"]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_wrong"),
+    [("app", True), ("./app/", True), (".", True), ("app/state", False), ("app2", False),
+     (".opsctl", False), ("/var/lib/opsctl", False)],
+)  # fmt: skip
+def test_the_state_does_not_hold_the_application(told: Told, state: str, is_wrong: bool) -> None:
+    found = told(f'{MINIMAL}    {OTHER_FAULT}\n    local: {{state_dir: "{state}"}}\n')
+    assert "services.web.replicas" in [key for _, key, _ in found]
+    assert ("services.web.local.state_dir" in [key for _, key, _ in found]) == is_wrong
