@@ -6,7 +6,7 @@ import pytest
 
 from tests.config.conftest import MINIMAL, Told
 
-OTHER_FAULT = "replicas: 0"
+OTHER_FAULT = "wrong: 1"
 """So that there is an error to read in any case."""
 
 
@@ -21,8 +21,8 @@ def test_a_front_door_needs_an_address(told: Told, host: str) -> None:
     "host", ["127.0.0.1", "0.0.0.0", "::", "::1", "localhost", "a.b-c.example"]
 )
 def test_addresses_and_names_are_taken(told: Told, host: str) -> None:
-    found = told(f'{MINIMAL}    {OTHER_FAULT}\n    local: {{host: "{host}"}}\n')
-    assert [key for _, key, _ in found] == ["services.web.replicas"]
+    found = told(f'{MINIMAL}    local: {{host: "{host}"}}\n{OTHER_FAULT}\n')
+    assert [key for _, key, _ in found] == ["wrong"]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,6 @@ def test_addresses_and_names_are_taken(told: Told, host: str) -> None:
      (".opsctl", False), ("/var/lib/opsctl", False)],
 )  # fmt: skip
 def test_the_state_does_not_hold_the_application(told: Told, state: str, is_wrong: bool) -> None:
-    found = told(f'{MINIMAL}    {OTHER_FAULT}\n    local: {{state_dir: "{state}"}}\n')
-    assert "services.web.replicas" in [key for _, key, _ in found]
+    found = told(f'{MINIMAL}    local: {{state_dir: "{state}"}}\n{OTHER_FAULT}\n')
+    assert "wrong" in [key for _, key, _ in found]
     assert ("services.web.local.state_dir" in [key for _, key, _ in found]) == is_wrong
