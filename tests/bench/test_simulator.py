@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.bench.simulator.ours import Result
-from tests.bench.simulator.rows import ROWS, Run, Share, judge
+from tests.bench.simulator.rows import ROWS, Run, Share, in_limit, judge
 from tests.bench.simulator.world import Case, World
 
 
@@ -32,6 +32,15 @@ def test_a_bar_is_missed_when_too_many_runs_end_wrongly() -> None:
     assert not Share("fail", least=0.98).kept(97, 100, quick=False)
     assert Share("fail", least=0.98).kept(77, 80, quick=True), "chance explains it"
     assert not Share("fail", least=0.98).kept(60, 80, quick=True)
+
+
+def test_a_time_is_missed_in_a_quick_run_only_when_chance_does_not_explain_it() -> None:
+    """Of 80 runs with a median at its bar 57 are beyond it once in 10,000 times (binomial)."""
+    for late, whole, quick in ((40, True, True), (41, False, True), (58, False, False)):
+        seconds = [11.0] * late + [9.0] * (80 - late)
+        assert in_limit(seconds, 0.5, 10.0, quick=False) == whole
+        assert in_limit(seconds, 0.5, 10.0, quick=True) == quick
+    assert in_limit([99.0], 0.5, None, quick=False)
 
 
 def test_a_seed_fixes_a_world() -> None:
