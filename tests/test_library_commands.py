@@ -164,6 +164,6 @@ def test_each_command_explains_its_actions(
         main([command, "--help"])
     assert ended.value.code == 0
     assert "ACTION" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as refused:
+    with pytest.raises(ConfigError, match="required: ACTION") as refused:
         build_parser().parse_args([command])
-    assert refused.value.code == 2
+    assert refused.value.next_step == f"See: opsctl {command} --help"
