@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 # Before anything imports TensorFlow: its start-up log would drown a failing test's output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# CMake and Ninja come with the environment; a machine need not have them, nor make.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
 
 from ascend_ops.abi import load_library
 from ascend_ops.build_record import read_build_record
