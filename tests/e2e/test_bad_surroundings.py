@@ -217,6 +217,7 @@ def test_a_clock_that_is_set_back_or_forward_harms_nothing(
     assert [r["rollout"] for r in site.good("history").data["rollouts"]] == [4, 3, 2, 1]
 
 
+@pytest.mark.long
 def test_a_supervisor_that_does_not_answer_is_unreachable_and_nothing_is_touched(
     site: Site,
 ) -> None:
@@ -234,6 +235,7 @@ def test_a_supervisor_that_does_not_answer_is_unreachable_and_nothing_is_touched
     assert site.good("deploy").data["serving_release"] == "r2"
 
 
+@pytest.mark.long
 def test_a_serving_release_whose_files_are_lost_can_be_deployed_over(site: Site) -> None:
     shutil.rmtree(site.state / "releases" / "r1")
     with site.users() as users:

@@ -162,6 +162,7 @@ def test_a_webhook_that_nobody_answers_holds_nothing_up(make_site: MakeSite) -> 
     assert "webhook to 127.0.0.1 failed" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("request_", "exit_code"), [("abort", 23), ("pause", 20)])
 def test_a_request_while_the_last_hook_runs_is_heard(
     make_site: MakeSite, request_: str, exit_code: int
@@ -175,6 +176,7 @@ def test_a_request_while_the_last_hook_runs_is_heard(
     assert deploy.end() == exit_code, deploy.output
 
 
+@pytest.mark.long
 def test_a_hook_that_asks_for_an_abort_cannot_keep_a_rollout_open(make_site: MakeSite) -> None:
     site = make_site(quick())
     site.good("deploy")

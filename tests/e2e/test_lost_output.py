@@ -37,6 +37,7 @@ def test_a_deploy_whose_progress_nobody_reads_goes_on(site: Site, redirection: s
     assert (site.serving, site.status()["rollout"]) == ("r2", None)
 
 
+@pytest.mark.long
 def test_a_refused_candidate_keeps_its_exit_code_when_the_reader_of_events_is_gone(
     site: Site,
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_refused_candidate_keeps_its_exit_code_when_the_reader_of_events_is_go
     assert (site.serving, site.status()["rollout"]) == ("r1", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output", ["text", "json", "ndjson"])
 def test_a_result_that_cannot_be_written_is_an_error_but_what_was_done_stays(
     site: Site, output: str
@@ -58,6 +60,7 @@ def test_the_reader_of_a_log_may_have_enough(site: Site) -> None:
     assert in_shell(site, "", "logs", "r1") == 0
 
 
+@pytest.mark.long
 def test_every_last_object_has_the_three_words(site: Site) -> None:
     commands = (
         "status", "history", "plan", "wait", "logs", "health", "abort", "pause", "resume",

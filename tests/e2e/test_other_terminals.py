@@ -179,6 +179,7 @@ def test_a_rollback_typed_again_after_a_kill_ends_where_the_first_one_was_going(
     assert [row["outcome"] for row in rows] == ["rolled_back_on_request", "deployed", "deployed"]
 
 
+@pytest.mark.long
 def test_a_deploy_after_a_killed_rollback_lets_it_reach_its_release_first(site: Site) -> None:
     assert site.deploy().exit_code == 0
     site.run("rollback", OPSCTL_KILL_AT="after:4:KILL")
@@ -187,6 +188,7 @@ def test_a_deploy_after_a_killed_rollback_lets_it_reach_its_release_first(site: 
     assert (deployed.exit_code, deployed.data["base"], site.serving) == (0, "r1", "r3")
 
 
+@pytest.mark.long
 def test_two_rollbacks_at_once_leave_one_release_once(site: Site) -> None:
     assert site.deploy().exit_code == 0
     assert site.deploy().exit_code == 0
@@ -195,6 +197,7 @@ def test_two_rollbacks_at_once_leave_one_release_once(site: Site) -> None:
     assert site.serving == "r2"
 
 
+@pytest.mark.long
 def test_rollback_to_a_named_release_goes_there_even_when_a_deploy_is_open(site: Site) -> None:
     assert site.deploy().exit_code == 0
     waiting = site.with_options(**APPROVAL)
@@ -219,6 +222,7 @@ def test_a_dry_run_changes_nothing(standing: Site, command: str) -> None:
     assert done.exit_code == 0 or "nothing was done" in done.stderr or "cannot" in done.stderr
 
 
+@pytest.mark.long
 def test_a_deploy_hears_a_request_that_nobody_was_there_to_read(crossing: Site) -> None:
     site = crossing.with_options(**APPROVAL)
     assert site.deploy().exit_code == 20
@@ -235,6 +239,7 @@ def test_a_release_that_never_passed_its_trials_is_no_way_back(site: Site) -> No
     assert site.serving == "r1"
 
 
+@pytest.mark.long
 def test_plan_says_what_a_deploy_of_the_same_content_would_mend(crossing: Site) -> None:
     site = crossing.with_options()
     site.good("deploy")
@@ -247,6 +252,7 @@ def test_plan_says_what_a_deploy_of_the_same_content_would_mend(crossing: Site) 
     assert len(site.pids(str(site.serving))) == 2
 
 
+@pytest.mark.long
 def test_an_abort_passes_by_a_holder_that_is_frozen(crossing: Site) -> None:
     site = crossing.with_options(**LONG_SHIFT)
     old = site.serving
