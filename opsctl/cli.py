@@ -48,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     from opsctl import cli_commands
+    from opsctl.cli_words import refuse_vain_dry_run
 
-    cli_commands.refuse_vain_dry_run(arguments)
+    refuse_vain_dry_run(arguments)
     outcome = cli_commands.COMMANDS[arguments.command](arguments, console)
     data = outcome.data
     if console.output != "text" and "serving_release" not in data:

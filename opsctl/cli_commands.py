@@ -319,22 +319,6 @@ def _version(arguments: argparse.Namespace, console: Console) -> Outcome:
     return simple("ok", f"opsctl {__version__}", version=__version__)
 
 
-CHANGE_WITHOUT_DRY_RUN = frozenset(
-    {"approve", "pause", "smoke", "bench run", "bench record", "lock release", "render manifests",
-     "render chart", "render compose", "kernels new", "kernels build", "kernels test",
-     "kernels bench", "profile run"}
-)  # fmt: skip
-"""Commands that do something and can't say beforehand what: they refuse `--dry-run`."""
-
-
-def refuse_vain_dry_run(arguments: argparse.Namespace) -> None:
-    """Raises ConfigError rather than do what somebody wanted only to be told of."""
-    action = getattr(arguments, "action", None)
-    command = f"{arguments.command} {action}" if action else arguments.command
-    if getattr(arguments, "dry_run", False) and command in CHANGE_WITHOUT_DRY_RUN:
-        usage_error(f"{command} has no --dry-run; nothing was done")
-
-
 COMMANDS: dict[str, Command] = {
     "init": _init,
     "config": _config,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opsctl.errors import ConfigError
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from opsctl.console import Format
@@ -55,3 +58,21 @@ def asked_output(words: Sequence[str]) -> Format:
             if word in ("-o", "--output") and following == form:
                 return form
     return "text"
+
+
+CHANGE_WITHOUT_DRY_RUN = frozenset(
+    {"approve", "pause", "smoke", "bench run", "bench record", "lock release", "render manifests",
+     "render chart", "render compose", "kernels new", "kernels build", "kernels test",
+     "kernels bench", "profile run"}
+)  # fmt: skip
+"""Commands that do something and can't say beforehand what: they refuse `--dry-run`."""
+
+
+def refuse_vain_dry_run(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError rather than do what somebody wanted only to be told of."""
+    action = getattr(arguments, "action", None)
+    command = f"{arguments.command} {action}" if action else arguments.command
+    if getattr(arguments, "dry_run", False) and command in CHANGE_WITHOUT_DRY_RUN:
+        raise ConfigError(
+            f"{command} has no --dry-run; nothing was done", next_step="See: opsctl --help"
+        )
