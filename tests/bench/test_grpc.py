@@ -305,6 +305,7 @@ LOAD = replace(
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_gate_by_grpc_fails_a_much_slower_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_arm, "located", lambda endpoint, bench: endpoint)
     with running_grpc(EQUAL) as old, running_grpc(replace(EQUAL, service_ms=8.0)) as new:

@@ -40,6 +40,7 @@ def rounds_of(progress: Path) -> list[list[object]]:
     return [json.loads(line)[2] for line in progress.read_text().splitlines()[1:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dead", "outcome", "kind"),
     [

@@ -148,6 +148,7 @@ def test_a_port_where_nobody_listens_fails_each_request_and_does_not_hang() -> N
     assert errors_of(course) == {"cannot connect: ConnectionRefusedError"}
 
 
+@pytest.mark.long
 def test_a_server_killed_in_the_middle_turns_into_errors_of_its_arm_alone() -> None:
     course = Course(400)
     with running(QUICK) as stays, running(QUICK) as dies:

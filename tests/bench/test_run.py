@@ -108,6 +108,7 @@ def test_a_candidate_with_errors_fails_for_them() -> None:
     assert report.data["batch_sizes"]["1"]["candidate"]["failures"].keys() == {"HTTP 503"}
 
 
+@pytest.mark.long
 def test_a_dead_candidate_fails_and_a_dead_baseline_is_no_data() -> None:
     with running(EQUAL) as alive, running(EQUAL) as soon_dead:
         dead = soon_dead.endpoint
@@ -266,6 +267,7 @@ def test_four_batch_sizes_share_one_stream_and_all_are_judged(tmp_path: Path) ->
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_candidate_that_can_answer_less_fails_for_its_throughput() -> None:
     gate = replace(SHORT, metrics=("throughput", "errors"), budget_s=240.0)
     with running(EQUAL) as old, running(replace(EQUAL, service_ms=2.0)) as new:
@@ -277,6 +279,7 @@ def test_a_candidate_that_can_answer_less_fails_for_its_throughput() -> None:
     assert len(rates["candidate"]["slices"]) == len(rates["baseline"]["slices"]) >= 4
 
 
+@pytest.mark.long
 def test_a_benchmark_of_one_arm_reports_latency_and_capacity_of_each_batch_size(
     tmp_path: Path,
 ) -> None:

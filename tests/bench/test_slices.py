@@ -77,6 +77,7 @@ def test_p99_of_slices_has_its_ratio_with_bounds_over_the_slice_pairs() -> None:
 SLICED = replace(LOAD, interleave="slices", rate_per_s=100.0)
 
 
+@pytest.mark.long
 def test_a_copy_passes_and_a_much_slower_candidate_fails_in_slices() -> None:
     gate = replace(SHORT, budget_s=90.0, min_pairs=100)
     with running(EQUAL) as old, running(EQUAL) as new:
