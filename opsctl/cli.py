@@ -90,9 +90,11 @@ def _serving(arguments: argparse.Namespace) -> str | None:
     from opsctl.cli_commands import load_project
     from opsctl.commands.rollout import serving_release
 
+    if "config" not in arguments:
+        return None  # the words were wrong, so that no project is known
     try:
         return serving_release(load_project(arguments))
-    except (OpsctlError, AttributeError):  # the latter: the words were wrong, no project is known
+    except OpsctlError:
         return None
 
 
