@@ -97,9 +97,9 @@ def test_the_first_process_of_a_replica_is_told_from_what_it_started(
     time.sleep(0.05)  # start times are counted in hundredths of a second
     start(**mark)
     other = start(**{**mark, "OPSCTL_REPLICA": "r1-2"})
-    found = procfs.marked(tmp_path)
-    assert len(found) == 3
-    assert procfs.leaders(found) == {"r1-1": first.pid, "r1-2": other.pid}
+    # A process shows its environment only a moment after it has begun its program.
+    eventually(lambda: len(procfs.marked(tmp_path)) == 3)
+    assert procfs.leaders(procfs.marked(tmp_path)) == {"r1-1": first.pid, "r1-2": other.pid}
 
 
 def test_a_candidate_that_goes_into_the_background_leaves_nothing_running(house: House) -> None:
