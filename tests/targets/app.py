@@ -4,7 +4,7 @@ Environment: APP_START (seconds before it listens), APP_EXIT (exit code at once)
 APP_HEALTH_PORT (instead of OPSCTL_*), APP_IGNORE_TERM, APP_DELAY (seconds an answer takes),
 APP_DIE_AFTER (seconds, then exit code 9), APP_FAIL_PERCENT (5xx answers).
 Control at run time: POST /control with JSON {"health": status, "live": status, "grow_mb": n,
-"exit": code, "fork_mb": n}.
+"exit": code, "fork_mb": n, "fade": code}. "fade" ends its sockets at once and itself 0.1 s later.
 """
 
 import asyncio
@@ -56,6 +56,12 @@ def control(order: dict[str, int]) -> tuple[int, object]:
     if "exit" in order:
         print("last words", flush=True)
         os._exit(order["exit"])
+    if "fade" in order:
+        for server in servers:
+            server.close()
+        for connection in list(open_connections):
+            connection.transport.abort()
+        asyncio.get_running_loop().call_later(0.1, os._exit, order["fade"])
     return 200, {}
 
 
@@ -99,6 +105,7 @@ class Connection(asyncio.Protocol):
 
 
 open_connections: set[Connection] = set()
+servers: list[asyncio.Server] = []
 stopping = False
 
 
@@ -109,7 +116,7 @@ async def main() -> None:
     port = int(os.environ.get("APP_PORT", os.environ["OPSCTL_PORT"]))
     health_port = int(os.environ.get("APP_HEALTH_PORT", os.environ["OPSCTL_HEALTH_PORT"]))
     host = os.environ.get("OPSCTL_HOST", "127.0.0.1")
-    servers = [await loop.create_server(Connection, host, p) for p in {port, health_port}]
+    servers.extend([await loop.create_server(Connection, host, p) for p in {port, health_port}])
     print(f"listening on {port} and {health_port}", flush=True)
     if "APP_IGNORE_TERM" in os.environ:
         loop.add_signal_handler(signal.SIGTERM, lambda: None)

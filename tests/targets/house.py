@@ -145,7 +145,7 @@ class House:
         try:
             ask(seen.host, seen.port, "/control", "POST", json.dumps(order))
         except (OSError, http.client.HTTPException):
-            assert {"exit", "grow_mb"} & set(order)  # orders that may end it
+            assert {"exit", "fade", "grow_mb"} & set(order)  # orders that may end it
 
     def supervisor_pid(self) -> int:
         return int(self.layout.pid_file.read_text())

@@ -61,6 +61,23 @@ def test_a_replica_that_hangs_at_start_stays_in_phase_starting(house: House) -> 
     assert seen.reason == f"GET /health/ready on {where}: connection refused"
 
 
+def test_how_it_ended_is_told_and_never_the_probe_that_met_its_closed_socket(house: House) -> None:
+    house.release("r1")
+    house.converge(Share("r1", 1, 100))
+    house.control("r1-1", fade=7)
+    told: set[str] = set()
+
+    def started_again(seen: Observed) -> int:
+        replica = only(seen)
+        if replica.phase != "ready":
+            told.add(replica.reason)
+        return replica.restarts
+
+    house.wait(started_again)
+    assert told
+    assert [reason for reason in told if "exited with code 7" not in reason] == []
+
+
 def test_a_crashed_replica_is_started_again_and_serves(house: House) -> None:
     house.release("r1")
     before = only(house.converge(Share("r1", 1, 100)))

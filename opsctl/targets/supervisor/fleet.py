@@ -161,7 +161,7 @@ class Fleet:
         """All replicas as `observe` reports them."""
         members = self.members()
         return tuple(
-            runner.observed(self._rss(runner, members)) for runner in self.runners.values()
+            _observed(runner, self._rss(runner, members)) for runner in self.runners.values()
         )
 
     def ready(self, release: str) -> int:
@@ -199,6 +199,26 @@ class Fleet:
         if process is None or not process.running:
             return 0
         return procfs.rss_bytes(members.get(process.pid, [process.pid]))
+
+
+def _observed(runner: ReplicaRunner, rss_bytes: int) -> Replica:
+    """A replica as `observe` reports it."""
+    process, seat = runner.process, runner.seat
+    return Replica(
+        name=runner.plan.name,
+        release=runner.plan.release,
+        role=runner.plan.role,
+        phase=runner.phase,
+        host=seat.host,
+        port=seat.port,
+        health_port=seat.health_port,
+        pid=process.pid if process and process.running else 0,
+        restarts=runner.restarts,
+        exit_code=runner.exit_code,
+        reason=runner.reason,
+        rss_bytes=rss_bytes,
+        ready_streak=runner.ready_streak,
+    )
 
 
 def _record_of(pid: int, name: str, env: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from opsctl.errors import OpsctlError
-from opsctl.model import Phase, Replica
+from opsctl.model import Phase
 from opsctl.ports import port_holder
 from opsctl.targets.supervisor import launch as launching
 from opsctl.targets.supervisor import ports, probe, procfs, replica_start
@@ -34,6 +34,9 @@ LIVE_FAILURES_MAX = 3
 
 LOST_AFTER = 2
 """Failed readiness probes in a row that are no accident."""
+
+DYING_S = 0.2
+"""How long a process may take to end after its connections; the kernel first frees its memory."""
 
 PORT_TRIES_MAX = 5
 KILL_WAIT_S = 5.0
@@ -109,24 +112,6 @@ class ReplicaRunner:
             "ready": self.ready,
         }
 
-    def observed(self, rss_bytes: int) -> Replica:
-        """The replica as `observe` reports it."""
-        return Replica(
-            name=self.plan.name,
-            release=self.plan.release,
-            role=self.plan.role,
-            phase=self.phase,
-            host=self.seat.host,
-            port=self.seat.port,
-            health_port=self.seat.health_port,
-            pid=self.process.pid if self.process and self.process.running else 0,
-            restarts=self.restarts,
-            exit_code=self.exit_code,
-            reason=self.reason,
-            rss_bytes=rss_bytes,
-            ready_streak=self.ready_streak,
-        )
-
     @property
     def ready(self) -> bool:
         return self.phase == "ready"
@@ -171,8 +156,9 @@ class ReplicaRunner:
                 pause_s = await self._start()
             if self.process is not None and self.process.running:
                 await self._until_exit(self.process)
-                left = await self._clear_up(self.process)
-                pause_s = self._after_exit(self.process, left)
+                why = self._note_end(self.process)
+                left = await self._end_rest(self.process, self.process.start_ticks)
+                pause_s = self._after_exit(why, left)
             self._around.changed()
             await asyncio.sleep(pause_s)
 
@@ -218,6 +204,9 @@ class ReplicaRunner:
             result = await self._ask(self.launch.health.path)
             if result.ok and not self._owned:
                 result = await self._prove_owner(process)
+            if result.status == 0 and self.ready:
+                # Its connections end before it does: then its end is the news, not the probe.
+                await process.wait(DYING_S)
             if process.running:
                 self._take(result)
             if not result.ok and self._ready_since is not None:
@@ -288,18 +277,18 @@ class ReplicaRunner:
         if self._live_failures >= LIVE_FAILURES_MAX:
             self.kill(f"killed: not alive, {LIVE_FAILURES_MAX} times: {result.reason}")
 
-    async def _clear_up(self, process: Watched) -> Ended:
-        """Take note of its end, and end what it left: that may hold the next one's ports."""
+    def _note_end(self, process: Watched) -> str:
+        """Why it ended, said at once: whoever looks now must not read the last probe's words."""
         self._around.crashed(self.plan.name)
         self.exit_code = process.exit_code
         self.ready_streak = 0
-        if self.ready:
-            self._say("unready", exit_text(process.exit_code))
-        return await self._end_rest(process, process.start_ticks)
+        why = self._why_ended(process)
+        self._say("unready" if self.ready else self.phase, why)
+        return why
 
-    def _after_exit(self, process: Watched, left: Ended) -> float:
-        """Say why it ended; the pause in seconds before the next start."""
-        reason = self._ended = "; ".join(filter(None, (self._why_ended(process), left.text)))
+    def _after_exit(self, why: str, left: Ended) -> float:
+        """What comes after its end; the pause in seconds before the next start."""
+        reason = self._ended = "; ".join(filter(None, (why, left.text)))
         never_ready = self._ready_since is None
         if never_ready and self._port_lost() and self._port_tries < PORT_TRIES_MAX:
             self._port_tries += 1
@@ -316,7 +305,7 @@ class ReplicaRunner:
         return pause_s
 
     async def _end_rest(self, process: Watched | None, since_ticks: int = 0) -> Ended:
-        """End what outlived the process."""
+        """End what outlived the process: that may hold the next one's ports."""
         return await self._remains.end(process.pid if process else None, since_ticks)
 
     def _with_last_end(self, reason: str) -> str:
