@@ -87,6 +87,7 @@ def test_a_conversion_is_planned_with_the_options_that_were_given(tmp_path: Path
 
 
 @needs_library
+@pytest.mark.long
 def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = opsctl(tmp_path, "model", "optimize", "nothing", "--to", "new")
     assert done.exit_code == 2

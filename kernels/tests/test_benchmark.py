@@ -53,6 +53,7 @@ def test_settings_that_measure_nothing_are_refused() -> None:
             benchmark.run_benchmark(settings)
 
 
+@pytest.mark.long
 def test_the_command_writes_json_and_a_picture(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ascend_ops.benchmark", "--output", str(tmp_path)]
     command += ["--sizes", "1024", "4096", "--runs", "3", "--warm-up", "1"]

@@ -120,6 +120,7 @@ def test_a_model_is_written_and_loads_in_any_tensorflow(tmp_path: Path, suffix: 
 
 
 @needs_ops
+@pytest.mark.long
 def test_a_fused_model_is_served_after_the_library_is_loaded(tmp_path: Path) -> None:
     path = small_model(tmp_path)
     done = optimise(load_model(path))
@@ -162,6 +163,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         load_model(frozen, outputs=["nothing:0"])
 
 
+@pytest.mark.long
 def test_different_answers_are_noticed() -> None:
     one, other = model_of(lambda x: x * 2.0), model_of(lambda x: x * 2.1)
     comparison = compare(one, other, 4)
@@ -192,6 +194,7 @@ def test_inputs_fit_the_table_that_they_index() -> None:
     assert set(indices.numpy().ravel().tolist()) == set(range(7))
 
 
+@pytest.mark.long
 def test_the_command_writes_reports_and_never_overwrites(tmp_path: Path) -> None:
     path = small_model(tmp_path)
     command = [sys.executable, "-m", "ascend_ops.graph", "--json", "--without-custom-ops",

@@ -30,6 +30,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_sessions_pool_and_pipeline_on_cpusim(tmp_path: Path) -> None:
     run(build("runtime_test", CPUSIM, tmp_path), "100")
 
@@ -42,6 +43,7 @@ def test_three_stages_overlap_copies_and_kernels(tmp_path: Path) -> None:
     assert max(speedups) >= 1.8
 
 
+@pytest.mark.long
 def test_the_ascendcl_layer_names_each_failure_and_leaks_nothing(tmp_path: Path) -> None:
     program = build("aclrt_test", ACLRT, tmp_path, "-fsanitize=address")
     assert run(program) == "aclFinalize\n"

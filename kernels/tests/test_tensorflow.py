@@ -111,6 +111,7 @@ class _Squash(tf.Module):  # type: ignore[misc]  # TensorFlow ships no types
         return ascend_tf.sigmoid(x)
 
 
+@pytest.mark.long
 def test_a_saved_model_gives_the_same_in_a_new_process(tmp_path: Path) -> None:
     module = _Squash()
     x = np.array([[-1.0, 0.0, 2.0]], np.float32)

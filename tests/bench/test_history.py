@@ -46,6 +46,7 @@ def test_two_steps_up_and_down_are_both_found() -> None:
     assert change_points(values) == [8, 16]
 
 
+@pytest.mark.long
 def test_noise_alone_seldom_has_a_change_point() -> None:
     false_alarms = sum(
         bool(change_points(np.exp(RANDOM.normal(0, 0.05, 20)).tolist())) for _ in range(60)

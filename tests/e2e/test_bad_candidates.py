@@ -33,6 +33,7 @@ def test_a_candidate_that_hangs_at_start_is_refused_when_its_tries_are_over(stan
     assert "health.tries" in refusal.next_step
 
 
+@pytest.mark.long
 def test_a_candidate_whose_health_is_500_is_refused(standing: Site) -> None:
     refusal = refuse(standing, Candidate("health_500", 10, {"health_status": 500}))
     assert refusal.step == "start"

@@ -93,6 +93,7 @@ def test_a_deploy_of_something_else_takes_the_killed_one_back_first(make_site: M
     assert site.pids("r2") == {}
 
 
+@pytest.mark.long
 def test_a_balancer_that_is_killed_in_the_middle_of_a_switch_is_back_at_once(
     make_site: MakeSite,
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_balancer_that_is_killed_in_the_middle_of_a_switch_is_back_at_once(
     assert users.seen["answered"] > users.seen["failed"]
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_killed_in_the_middle_of_a_rollout_is_back_and_nobody_notices(
     make_site: MakeSite,
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_supervisor_that_is_killed_in_the_middle_of_a_rollout_is_back_and_nobo
     assert site.answers(10) == {"r2": 10}
 
 
+@pytest.mark.long
 def test_a_rollout_goes_on_with_the_configuration_that_it_began_with(
     make_site: MakeSite,
 ) -> None:

@@ -314,6 +314,7 @@ def test_a_histogram_that_cannot_be_read_leaves_the_rest_of_the_page(tmp_path: P
     assert "environment" not in [one.attributes.get("id") for one in page.all("h2")]
 
 
+@pytest.mark.long
 def test_the_page_of_the_longest_gate_is_small(tmp_path: Path) -> None:
     gate = measured(480.0, sizes=(1, 4, 16, 32), effect=1.03)
     records = Records().opened().step(0, {}).closed("rolled_back", 10, "gate failed")

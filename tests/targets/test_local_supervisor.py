@@ -272,6 +272,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.long
 def test_a_supervisor_that_can_not_start_says_why(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
