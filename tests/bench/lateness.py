@@ -1,11 +1,12 @@
 """How late the generator is at 1,000 requests a second, beside what vegeta says of the same server.
 
-    scripts/bench lateness [--runs N] [--seconds S] [--vegeta PATH] [--unpinned]
+    scripts/bench lateness [--runs N] [--seed N] [--seconds S] [--vegeta PATH] [--unpinned]
 
 Each run asks each server by both generators, one after the other, at 1,000 evenly spaced requests
 a second. vegeta (github.com/tsenart/vegeta, version 12.13) is an independent open-loop generator;
 where it is missing, Go builds it. A line a measurement, then the medians with their bars. Stopped
-early, it sums up what there is.
+early, it sums up what there is, and the same command with the same --seed goes on where it was:
+each measurement is kept in build/lateness/.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from opsctl.bench.bodies import Bodies
@@ -28,6 +29,7 @@ from opsctl.bench.session import CpuMeter, session
 from opsctl.bench.single import FixedCourse
 from opsctl.config.settings import Bench
 from opsctl.model import Endpoint, Json
+from tests.bench.kept import BUILD, Kept, Stop, add_seed, code_of, codes
 from tests.bench.server import ROOT, Behaviour, running
 
 RATE = 1000.0
@@ -39,7 +41,7 @@ AGREE = 0.10
 """The bars: p99 of the lateness, and how far p99 latencies may lie apart."""
 
 VEGETA = "github.com/tsenart/vegeta/v12@v12.13.0"
-TOOLS = ROOT / "build" / "tools"
+TOOLS = BUILD / "tools"
 BUILD_LIMIT_S = 600.0
 
 
@@ -68,17 +70,28 @@ SERVERS = (
 )
 
 
-def ours(endpoint: Endpoint, seconds: float, cpus: tuple[int, ...]) -> Json:
+@dataclass(frozen=True)
+class Ask:
+    """What both generators are asked for. `client`: CPUs of the own one (empty: any)."""
+
+    seed: int
+    seconds: float
+    client: tuple[int, ...]
+
+
+def ours(endpoint: Endpoint, ask: Ask, interrupt: Callable[[], None]) -> Json:
     """Lag, percentiles and CPU of this project's generator."""
     bench = Bench(path="/", rate_per_s=RATE, arrivals="constant", connections=CONNECTIONS)
-    plan = LoadPlan((endpoint,), bench, Bodies({1: (b"{}",)}), 1)
+    plan = LoadPlan((endpoint,), bench, Bodies({1: (b"{}",)}), ask.seed)
     record = Record((1,), 1)
-    request = BenchRequest(endpoint, bench, ROOT, 1, seconds)
-    with session(plan, cpus) as opened:
+    request = BenchRequest(endpoint, bench, ROOT, ask.seed, ask.seconds)
+    with session(plan, ask.client) as opened:
         # Connections are open and code is warm before anything counts, as in every benchmark.
-        opened.drive(FixedCourse(1, replace(request, seconds_a_size=1.0), Record((1,), 1), quiet))
+        opened.drive(
+            FixedCourse(1, replace(request, seconds_a_size=1.0), Record((1,), 1), interrupt)
+        )
         meter = CpuMeter({})
-        opened.drive(FixedCourse(1, request, record, quiet))
+        opened.drive(FixedCourse(1, request, record, interrupt))
         made = histogram(record.arm(0), bench.timeout_s)
         return {
             "requests": record.rounds(),
@@ -88,10 +101,6 @@ def ours(endpoint: Endpoint, seconds: float, cpus: tuple[int, ...]) -> Json:
             "lag_ms": summary_ms(opened.generator.lags),
             "cpu_percent": meter.report()["client"]["ran"],
         }
-
-
-def quiet() -> None:
-    """No interrupt."""
 
 
 def theirs(binary: str, endpoint: Endpoint, seconds: float) -> Json:
@@ -144,6 +153,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=3)
+    add_seed(parser)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each measurement")
     parser.add_argument("--vegeta", metavar="PATH", help="default: found, or built by Go")
     parser.add_argument("--unpinned", action="store_true", help="the generator on any CPU")
@@ -153,29 +163,62 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     options = parse(argv)
     binary = vegeta(options.vegeta)
-    found: dict[str, list[Json]] = {server.name: [] for server in SERVERS}
+    kept = campaign(options)
+    stop = Stop()
+    done = kept.read()
+    total = options.runs * len(SERVERS)
+    sys.stderr.write(f"seed {options.seed}; kept in {kept.path}; {len(done)} of {total} done\n")
     try:
-        for number in range(options.runs):
-            for server in SERVERS:
-                result = measured(server, binary, options)
-                found[server.name].append(result)
-                sys.stderr.write(f"{number + 1}/{options.runs} {server.name}: {line(result)}\n")
+        for index in range(len(done), total):
+            stop.interrupt()
+            server = SERVERS[index % len(SERVERS)]
+            client = () if options.unpinned else (min(os.sched_getaffinity(0)),)
+            ask = Ask(options.seed + index, options.seconds, client)
+            result = measured(server, binary, ask, stop)
+            done.append(kept.add({"run": index, "server": server.name, **result}))
+            sys.stderr.write(f"{index + 1}/{total} {server.name}: {line(result)}\n")
     except KeyboardInterrupt:
-        sys.stderr.write("stopped\n")
-    rows = [judged(server, found[server.name]) for server in SERVERS if found[server.name]]
-    ok = bool(rows) and all(row["ok"] for row in rows)
-    sys.stdout.write(json.dumps({"ok": ok, "vegeta": binary is not None, "servers": rows}) + "\n")
+        sys.stderr.write(f"stopped; go on with: scripts/bench lateness {again(options)}\n")
+    rows = [
+        judged(server, measurements) for server in SERVERS if (measurements := of(server, done))
+    ]
+    ok = len(done) >= total and all(row["ok"] for row in rows)
+    summary = {"ok": ok, "seed": options.seed, "code": codes(done), "servers": rows}
+    sys.stdout.write(json.dumps(summary) + "\n")
     return 0 if ok else 1
 
 
-def measured(server: Server, binary: str | None, options: argparse.Namespace) -> Json:
+def campaign(options: argparse.Namespace) -> Kept:
+    """Where the measurements of these options are kept."""
+    where = "-unpinned" if options.unpinned else ""
+    name = f"{options.seed}-{options.seconds:g}s{where}.jsonl"
+    return Kept(BUILD / "lateness" / name, code_of("opsctl/bench"))
+
+
+def again(options: argparse.Namespace) -> str:
+    """The arguments that go on with these measurements."""
+    where = " --unpinned" if options.unpinned else ""
+    chosen = f"--runs {options.runs} --seed {options.seed} --seconds {options.seconds:g}"
+    return chosen + where
+
+
+def of(server: Server, done: Sequence[Json]) -> list[Json]:
+    """The measurements of one server."""
+    return [one for one in done if one["server"] == server.name]
+
+
+def measured(server: Server, binary: str | None, ask: Ask, stop: Stop) -> Json:
     """Both generators against one server, which has a CPU of its own."""
-    cpus = sorted(os.sched_getaffinity(0))
-    client = () if options.unpinned else (cpus[0],)
-    with running(replace(server.behaviour, cpus=(cpus[-1],))) as served:
-        result: Json = {"ours": ours(served.endpoint, options.seconds, client)}
+    last = max(os.sched_getaffinity(0))
+    with running(replace(server.behaviour, cpus=(last,))) as served:
+        result: Json = {"ours": ours(served.endpoint, ask, stop.interrupt)}
         if binary:
-            result["vegeta"] = theirs(binary, served.endpoint, options.seconds)
+            try:
+                result["vegeta"] = theirs(binary, served.endpoint, ask.seconds)
+            except subprocess.CalledProcessError:
+                # A Ctrl-C ends vegeta too.
+                stop.interrupt()
+                raise
     return result
 
 
@@ -193,10 +236,11 @@ def judged(server: Server, results: Sequence[Json]) -> Json:
     lag = statistics.median(one["ours"]["lag_ms"]["p99"] for one in results)
     row: Json = {"server": server.name, "runs": len(results), "p99_ms": p99, "lag_p99_ms": lag}
     bars = [lag <= LAG_MAX_MS]
-    if "vegeta" in results[0]:
+    row["vegeta_runs"] = len(beside := [one for one in results if "vegeta" in one])
+    if beside:
         # Of the same run: what disturbs the machine meets both alike, as far as it can.
-        apart = [one["ours"]["p99_ms"] / one["vegeta"]["p99_ms"] - 1.0 for one in results]
-        row["vegeta_p99_ms"] = statistics.median(one["vegeta"]["p99_ms"] for one in results)
+        apart = [one["ours"]["p99_ms"] / one["vegeta"]["p99_ms"] - 1.0 for one in beside]
+        row["vegeta_p99_ms"] = statistics.median(one["vegeta"]["p99_ms"] for one in beside)
         row["apart"] = statistics.median(apart)
         bars.append(abs(row["apart"]) <= AGREE)
     if server.true_p99_ms is not None:

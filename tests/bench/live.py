@@ -12,21 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsctl import bench
 from opsctl.config import settings
 from opsctl.model import Json
 from tests.bench import sample
-from tests.bench.server import ROOT, Behaviour, Served, running
+from tests.bench.kept import BUILD, Kept, Stop, add_seed, code_of, codes
+from tests.bench.server import Behaviour, Served, running
 
 SERVICE_MS = 1.0
 SLOWER = 0.10
@@ -85,25 +85,35 @@ def arm(slower: float, cpus: tuple[int, ...], model: Path | None) -> Iterator[Se
         yield served
 
 
-def gate_once(slower: float, seed: int, budget_s: float, model: Path | None) -> Json:
+@dataclass(frozen=True)
+class Ask:
+    """One gate: how much slower the candidate is, and with what it is measured."""
+
+    slower: float
+    seed: int
+    budget_s: float
+    model: Path | None
+
+
+def gate_once(ask: Ask, interrupt: Callable[[], None]) -> Json:
     """One gate; both arms share the last CPU, the client has the first. What is kept of it."""
     cpus = sorted(os.sched_getaffinity(0))
-    load = SAMPLE if model is not None else SYNTHETIC
+    load = SAMPLE if ask.model is not None else SYNTHETIC
     shared = (cpus[-1],)
     began = time.monotonic()
-    with arm(0.0, shared, model) as old, arm(slower, shared, model) as new:
+    with arm(0.0, shared, ask.model) as old, arm(ask.slower, shared, ask.model) as new:
         asked = bench.GateRequest(
             old.endpoint,
             new.endpoint,
             load,
-            replace(settings.Gate(), budget_s=budget_s),
-            model or Path(),
-            seed,
+            replace(settings.Gate(), budget_s=ask.budget_s),
+            ask.model or Path(),
+            ask.seed,
             (cpus[0],),
             old.process.pid,
             new.process.pid,
         )
-        report = bench.run_gate(asked, tell=lambda line: None, interrupt=lambda: None)
+        report = bench.run_gate(asked, tell=lambda line: None, interrupt=interrupt)
     data = report.data
     return {
         "outcome": report.outcome,
@@ -127,7 +137,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=40, help="gates of each kind")
-    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    add_seed(parser)
     parser.add_argument("--bursts", action="store_true", help="a neighbour on the arms' CPU")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds a gate, at most")
     parser.add_argument("--synthetic", action="store_true", help="a server of 1 ms, no TensorFlow")
@@ -137,7 +147,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     options = parse(argv)
     model = None if options.synthetic else sample.trained_model()
-    kept = Kept(options)
+    kept = campaign(options)
+    stop = Stop()
     done = kept.read()
     total = 2 * options.runs
     sys.stderr.write(f"seed {options.seed}; kept in {kept.path}; {len(done)} of {total} done\n")
@@ -145,8 +156,9 @@ def main(argv: Sequence[str]) -> int:
         with neighbour(max(os.sched_getaffinity(0)), options.seed, wanted=options.bursts):
             for index in range(len(done), total):
                 kind = list(KINDS)[index % 2]
-                seed = options.seed + index
-                found = gate_once(KINDS[kind], seed, options.budget, model)
+                stop.interrupt()
+                ask = Ask(KINDS[kind], options.seed + index, options.budget, model)
+                found = gate_once(ask, stop.interrupt)
                 done.append(kept.add({"run": index, "kind": kind, **found}))
                 sys.stderr.write(f"{shown(done[-1], total)}\n")
     except KeyboardInterrupt:
@@ -157,34 +169,12 @@ def main(argv: Sequence[str]) -> int:
     return 0 if summary["ok"] else 1
 
 
-class Kept:
-    """Finished gates as JSON lines, so that a stopped campaign goes on."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        service = "synthetic" if options.synthetic else "sample"
-        bursts = "-bursts" if options.bursts else ""
-        name = f"{service}{bursts}-{options.seed}-{options.budget:g}s.jsonl"
-        self.path = ROOT / "build" / "live" / name
-
-    def read(self) -> list[Json]:
-        """The gates so far; a line that a kill tore is left out."""
-        if not self.path.exists():
-            return []
-        done: list[Json] = []
-        for line in self.path.read_text().splitlines():
-            try:
-                done.append(json.loads(line))
-            except ValueError:
-                break
-        self.path.write_text("".join(json.dumps(one) + "\n" for one in done))
-        return done
-
-    def add(self, found: Json) -> Json:
-        """Keep one more."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as output:
-            output.write(json.dumps(found) + "\n")
-        return found
+def campaign(options: argparse.Namespace) -> Kept:
+    """Where the gates of these options are kept."""
+    service = "synthetic" if options.synthetic else "sample"
+    bursts = "-bursts" if options.bursts else ""
+    name = f"{service}{bursts}-{options.seed}-{options.budget:g}s.jsonl"
+    return Kept(BUILD / "live" / name, code_of("opsctl/bench"))
 
 
 def again(options: argparse.Namespace) -> list[str]:
@@ -223,6 +213,7 @@ def summarised(done: Sequence[Json], *, bursts: bool) -> Json:
     right = counts["slower"]["fail"] == slower and median <= MEDIAN_S
     return {
         "bursts": bursts,
+        "code": codes(done),
         **counts,
         "median_s": median,
         "median_equal_s": medians["equal"],

@@ -14,7 +14,7 @@ from typing import IO
 
 from opsctl.model import Endpoint
 from tests.apps.anomaly import train
-from tests.bench.server import ROOT, Served
+from tests.bench.server import ROOT, TIED, Served
 
 READY = re.compile(r"REST http://([^:/]+):([0-9]+), health http://[^:/]+:([0-9]+)")
 START_LIMIT_S = 120.0
@@ -39,7 +39,7 @@ def serving(model: Path, slower: float, cpus: tuple[int, ...], *more: str) -> It
     environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
     pinned = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
     process = subprocess.Popen(
-        [*pinned, *argv], env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [*TIED, *pinned, *argv], env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
         host, port, health_port = _ready(process)

@@ -27,6 +27,10 @@ from opsctl.model import Endpoint
 ROOT = Path(__file__).resolve().parents[2]
 
 
+TIED = ("setpriv", "--pdeathsig", "KILL")
+"""In front of a command: it dies with the process that starts it, however that ends."""
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """How the server answers."""
@@ -137,7 +141,7 @@ def running(behaviour: Behaviour) -> Iterator[Served]:
 def started(module: str, behaviour: Behaviour) -> Iterator[Served]:
     """A process of a module that prints its port; it is gone afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", module, json.dumps(asdict(behaviour))],
+        [*TIED, sys.executable, "-m", module, json.dumps(asdict(behaviour))],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
