@@ -31,10 +31,12 @@ __all__ = [
     "GateReport",
     "GateRequest",
     "QueryCheck",
+    "broken",
     "check_grpc",
     "check_prometheus",
     "compare",
     "measure",
+    "rounds_in",
     "run_gate",
     "trend",
 ]
@@ -91,3 +93,17 @@ def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
     from opsctl.bench import history
 
     return history.trend(reports)
+
+
+def broken(report: Mapping[str, Any]) -> str:
+    """See `opsctl.bench.outcome.broken`."""
+    from opsctl.bench import outcome
+
+    return outcome.broken(report)
+
+
+def rounds_in(path: Path) -> int | None:
+    """See `opsctl.bench.raw.rounds_in`."""
+    from opsctl.bench import raw
+
+    return raw.rounds_in(path)

@@ -14,7 +14,8 @@ from hdrh.histogram import HdrHistogram
 from scipy.stats import binom
 
 from opsctl.bench.figures import decode, percentile_ms
-from opsctl.errors import ConfigError
+from opsctl.bench.outcome import broken
+from opsctl.errors import ConfigError, GateUndecided
 from opsctl.model import Json
 
 PERCENTILES = (50.0, 90.0, 99.0)
@@ -85,7 +86,8 @@ def _shown(ratio: float | None) -> str:
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
     """Compare two reports of `bench run` or of gates (their candidates), as read from JSON.
 
-    Raises ConfigError when one is no such report, or they have no batch size in common.
+    Raises ConfigError when one is no such report, or they have no batch size in common, and
+    GateUndecided when the latencies of one are of no use (see `outcome.broken`).
     """
     for report in (before, after):
         if not {"batch_sizes", "machine", "bench"} <= set(report):
@@ -93,6 +95,13 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
                 "a file is no measurement",
                 why=f"it holds {', '.join(list(report)[:5]) or 'nothing'}",
                 next_step="Name files of `opsctl bench run`, or gate reports.",
+            )
+    for word, report in (("first", before), ("second", after)):
+        if why := broken(report):
+            raise GateUndecided(
+                f"the {word} measurement{_of(report)} can't be compared",
+                why=why,
+                next_step="Measure again: opsctl bench run (while that release runs).",
             )
     common = [size for size in before["batch_sizes"] if size in after["batch_sizes"]]
     if not common:
@@ -107,6 +116,10 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
         for change in _changes(size, _candidate(before, size), _candidate(after, size))
     ]
     return Comparison(tuple(changes), tuple(_cautions(before, after)))
+
+
+def _of(report: Mapping[str, Any]) -> str:
+    return f", of {report['release']}," if report.get("release") else ""
 
 
 def _candidate(report: Mapping[str, Any], size: str) -> HdrHistogram:

@@ -12,7 +12,7 @@ from opsctl.bench.figures import Record, arms_report
 from opsctl.bench.gate import Judge
 from opsctl.bench.limits import Limits
 from opsctl.bench.load import Round, Stop, Turns
-from opsctl.bench.raw import RawLog
+from opsctl.bench.raw import RawLog, rounds_in
 from opsctl.bench.report import GateRequest, Verdict
 from opsctl.bench.trace import ratio_traces
 from opsctl.model import Json
@@ -59,6 +59,11 @@ class GateCourse:
         self.late = 0
         self.spent_s = 0.0
         self.raw = RawLog(request.progress_path, request.seed)
+        if self.raw.earlier is not None:
+            tell(
+                f"{rounds_in(self.raw.earlier) or 0} rounds of an earlier attempt decide nothing: "
+                f"measured again; they are kept in {self.raw.earlier}"
+            )
         self.blocks: list[tuple[float, int]] = []
         """When each p50 block was full (seconds since the start), and its batch size."""
         self.started = self.told = time.monotonic()

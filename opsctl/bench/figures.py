@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
 
+from opsctl.bench import stats
 from opsctl.bench.report import ArmFigures
 from opsctl.model import Json
 
@@ -135,3 +137,8 @@ class Record:
         for by_arm in self.failures.values():
             total += by_arm[arm]
         return total
+
+
+def spreads(record: Record) -> dict[int, float]:
+    """Standard deviation of log latency by batch size, of the first arm."""
+    return {size: stats.spread(np.array(arms[0])) for size, arms in record.latencies.items()}

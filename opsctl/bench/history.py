@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from opsctl.bench.comparison import load_of
+from opsctl.bench.outcome import broken
 from opsctl.bench.stats import Floats
 from opsctl.model import Json
 
@@ -72,7 +73,8 @@ class Series:
 class Trend:
     """All series of the newest report's machine and load.
 
-    `left_out` reports came from other machines, `other_load` from this one under another load.
+    `left_out` reports came from other machines, `other_load` from this one under another load, and
+    latencies of `broken` ones are of no use (see `outcome.broken`).
     """
 
     machine: str
@@ -81,6 +83,7 @@ class Trend:
     other_load: int = 0
     count: int = 0
     """Reports in the series."""
+    broken: int = 0
 
     def to_dict(self) -> Json:
         return {
@@ -89,6 +92,7 @@ class Trend:
             "machine": self.machine,
             "left_out": self.left_out,
             "other_load": self.other_load,
+            "broken": self.broken,
             "reports": self.count,
             "series": [one.to_dict() for one in self.series],
         }
@@ -100,6 +104,10 @@ class Trend:
             rows.append(f"caution: {self.left_out} reports of other machines are left out")
         if self.other_load:
             rows.append(f"caution: {self.other_load} reports under another load are left out")
+        if self.broken:
+            rows.append(
+                f"caution: {self.broken} reports that failed or were disturbed are left out"
+            )
         for one in self.series:
             named = zip(one.releases, one.values_ms, strict=True)
             shown = " ".join(f"{name} {value:.3g}".strip() for name, value in named)
@@ -117,9 +125,11 @@ def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
 
     Figures of different machines, or of different loads, are never put in one series.
     """
-    ordered = sorted(reports, key=lambda report: float(report["started"]))
+    sound = [report for report in reports if not broken(report)]
+    unsound = len(reports) - len(sound)
+    ordered = sorted(sound, key=lambda report: float(report["started"]))
     if not ordered:
-        return Trend("", 0, ())
+        return Trend("", 0, (), broken=unsound)
     machine = ordered[-1]["machine"]["id"]
     same = [report for report in ordered if report["machine"]["id"] == machine]
     elsewhere = len(ordered) - len(same)
@@ -128,7 +138,7 @@ def trend(reports: Sequence[Mapping[str, Any]]) -> Trend:
     other_load, same = len(same) - len(alike), alike
     sizes = sorted({size for report in same for size in report["batch_sizes"]}, key=int)
     series = tuple(_series(same, size, metric) for size in sizes for metric in METRICS)
-    return Trend(machine, elsewhere, series, other_load, len(same))
+    return Trend(machine, elsewhere, series, other_load, len(same), unsound)
 
 
 def _series(reports: Sequence[Mapping[str, Any]], size: str, metric: str) -> Series:

@@ -6,7 +6,8 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,12 @@ from opsctl.model import Json, digest
 
 GATE_ADDRESS = b"\0opsctl-gate"
 """Abstract socket that the running gate holds: the kernel frees it however its holder ends."""
+
+WAIT_S = 600.0
+"""Least wait for another gate on this machine: a default one with warm-up and confirmation."""
+
+POLL_S = 0.05
+"""How often the end of another gate is looked for."""
 
 PROC = Path("/proc")
 
@@ -107,6 +114,22 @@ def pinned(cpus: tuple[int, ...]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def wait_for_machine(
+    least_s: float, tell: Callable[[str], None], interrupt: Callable[[], None]
+) -> socket.socket | None:
+    """Become the machine's one running measurement, as two of them disturb each other; None when
+    another one has not ended after `least_s` or what a gate may last, whichever is longer."""
+    deadline = time.monotonic() + max(least_s, WAIT_S)
+    holder = hold_machine()
+    if holder is None:
+        tell("another gate runs on this machine: waiting for its end")
+    while holder is None and time.monotonic() < deadline:
+        interrupt()
+        time.sleep(POLL_S)
+        holder = hold_machine()
+    return holder
 
 
 def hold_machine() -> socket.socket | None:

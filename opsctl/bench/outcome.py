@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opsctl.bench import stats
 from opsctl.bench.evidence import rule_of
@@ -109,17 +111,79 @@ def common(failures: Counter[str]) -> str:
 
 
 def _disturbed(gate: settings.Gate, around: Surroundings) -> Verdict | None:
-    if not around.alone:
-        return Verdict("inconclusive", "environment", "another gate ran on this machine")
-    total = around.rounds + around.late
-    if around.late > LATE_SHARE_MAX * total:
-        return Verdict(
-            "inconclusive",
-            "environment",
-            f"the load generator sent {around.late} of {total} rounds late "
-            f"(p99 {around.lag_p99_ms:.1f} ms): the machine is too busy",
-        )
-    return _broken_baseline(gate, around)
+    return (
+        _not_alone(alone=around.alone)
+        or _late(around.late, around.rounds + around.late, around.lag_p99_ms)
+        or _failing("the baseline itself", gate, around.baseline_failures, around.baseline_requests)
+    )
+
+
+def _not_alone(*, alone: bool) -> Verdict | None:
+    if alone:
+        return None
+    return Verdict("inconclusive", "environment", "another gate ran on this machine")
+
+
+def _late(late: int, total: int, lag_p99_ms: float) -> Verdict | None:
+    if late <= LATE_SHARE_MAX * total:
+        return None
+    return Verdict(
+        "inconclusive",
+        "environment",
+        f"the load generator sent {late} of {total} rounds late "
+        f"(p99 {lag_p99_ms:.1f} ms): the machine is too busy",
+    )
+
+
+def _failing(
+    who: str, gate: settings.Gate, failures: Counter[str], requests: int
+) -> Verdict | None:
+    """An arm that is proved to fail more often than it may: as a baseline it makes any candidate
+    look good, and on its own its latencies are those of its failures."""
+    failed = failures.total()
+    evidence = stats.log_e_rate(failed, 0, requests, gate.max_error_rate, above=True)
+    if evidence < -math.log(gate.alpha):
+        return None
+    return Verdict(
+        "inconclusive",
+        "environment",
+        f"{who} failed {failed} of {requests} requests ({common(failures)})",
+    )
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Load of one batch size on one arm. `late`: requests that the client sent late."""
+
+    batch_size: int
+    requests: int
+    failures: Counter[str]
+    late: int
+    lag_p99_ms: float
+
+
+def flaw(gate: settings.Gate, stretches: Sequence[Stretch], *, alone: bool) -> Verdict | None:
+    """Why a measurement of one arm is worth nothing; None when it is sound. `alone`: no gate ran
+    beside it."""
+    for one in stretches:
+        if one.failures.total() == one.requests:
+            said = f"no request of batch size {one.batch_size} was answered: {common(one.failures)}"
+            return Verdict("no_data", "no_answer", said)
+    found = (
+        _late(one.late, one.requests, one.lag_p99_ms)
+        or _failing("the release", gate, one.failures, one.requests)
+        for one in stretches
+    )
+    return _not_alone(alone=alone) or next((one for one in found if one is not None), None)
+
+
+def broken(report: Mapping[str, Any]) -> str:
+    """Why a stored report's latencies are of no use: nobody answered, or the machine disturbed
+    them; empty when they are. What was merely too little to decide is sound."""
+    kind = report.get("reason_kind")
+    # Values that Prometheus did not have say nothing against the latencies beside them.
+    unanswered = kind == "no_answer" and not report.get("deciding_metric")
+    return str(report.get("reason", "")) if unanswered or kind == "environment" else ""
 
 
 def _unequal(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) -> Verdict | None:
@@ -164,22 +228,6 @@ def _hidden(gate: settings.Gate, around: Surroundings, verdict: Verdict | None) 
         "environment",
         f"the arms waited {wait:.1f} s for a CPU for each second that they ran, which "
         f"hides slowdowns (at most {allowed:.1f} s with these margins): the machine is too busy",
-    )
-
-
-def _broken_baseline(gate: settings.Gate, around: Surroundings) -> Verdict | None:
-    """A baseline with errors of its own makes any candidate look good."""
-    failed = around.baseline_failures.total()
-    evidence = stats.log_e_rate(
-        failed, 0, around.baseline_requests, gate.max_error_rate, above=True
-    )
-    if evidence < -math.log(gate.alpha):
-        return None
-    return Verdict(
-        "inconclusive",
-        "environment",
-        f"the baseline itself failed {failed} of {around.baseline_requests} requests "
-        f"({common(around.baseline_failures)})",
     )
 
 

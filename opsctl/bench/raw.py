@@ -10,6 +10,9 @@ from pathlib import Path
 from opsctl.bench.load import Round
 from opsctl.bench.report import FORMAT
 
+PARTIAL = "gate_partial"
+"""The kind that the head of such a file names."""
+
 FLUSH_S = 1.0
 """How much may be lost to a SIGKILL; a write takes a fraction of a millisecond."""
 
@@ -17,18 +20,20 @@ FLUSH_S = 1.0
 class RawLog:
     """JSON lines: a head, then `[seconds, batch size, [latency ms or error, by arm]]` a round.
 
-    The arms are the baseline (unless it is a first deploy) and the candidate. Without a path
-    nothing is kept. A file of an earlier, interrupted gate gets a number: `….1.jsonl`.
+    The arms are the baseline (unless there is none) and the candidate. Without a path nothing is
+    kept. A file of an earlier, interrupted measurement gets a number: `….1.jsonl`.
     """
 
     def __init__(self, path: Path | None, seed: int) -> None:
         self.path = path
         self.lines: list[str] = []
         self.flushed = time.monotonic()
+        self.earlier: Path | None = None
+        """Where the file of an earlier measurement is now."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _set_aside(path)
-            head = {"format": FORMAT, "kind": "gate_partial", "seed": seed}
+            self.earlier = _set_aside(path)
+            head = {"format": FORMAT, "kind": PARTIAL, "seed": seed}
             path.write_text(json.dumps(head) + "\n")
 
     def add(self, done: Round, at_s: float) -> None:
@@ -51,8 +56,21 @@ class RawLog:
         self.flushed = time.monotonic()
 
 
-def _set_aside(path: Path) -> None:
+def rounds_in(path: Path) -> int | None:
+    """How many rounds a file of this form has; None for another file."""
+    try:
+        with path.open() as lines:
+            head = json.loads(next(lines, ""))
+            if not isinstance(head, dict) or head.get("kind") != PARTIAL:
+                return None
+            return sum(line.endswith("\n") for line in lines)
+    except (OSError, ValueError):
+        return None
+
+
+def _set_aside(path: Path) -> Path | None:
     """Give an older file another name: what an interrupted gate measured is not overwritten."""
-    if path.exists():
-        names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
-        path.rename(next(name for name in names if not name.exists()))
+    if not path.exists():
+        return None
+    names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
+    return path.rename(next(name for name in names if not name.exists()))

@@ -52,7 +52,11 @@ class QueryCheck:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """One benchmark of one arm. `seconds_a_size` of open load for each batch size."""
+    """One benchmark of one arm. `seconds_a_size` of open load for each batch size.
+
+    `gate` has the rules by which a measurement is worth nothing; with `progress_path` each request
+    is kept there while it runs, and what an interrupted one leaves is not overwritten.
+    """
 
     endpoint: Endpoint
     bench: settings.Bench
@@ -63,6 +67,8 @@ class BenchRequest:
     pid: int = 0
     release: str = ""
     """Named in the report, for histories and comparisons."""
+    gate: settings.Gate = field(default_factory=settings.Gate)
+    progress_path: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-import socket
 import statistics
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from opsctl.bench import grpc_arm, machine, outcome, stats
 from opsctl.bench.bodies import load_bodies
 from opsctl.bench.course import GateCourse, Interrupt, Steering, Tell
 from opsctl.bench.external_course import External
-from opsctl.bench.figures import Record, summary_ms
+from opsctl.bench.figures import Record, spreads, summary_ms
 from opsctl.bench.load import LoadPlan
 from opsctl.bench.report import GateReport, GateRequest, Verdict
-from opsctl.bench.session import CpuMeter, Session, session
+from opsctl.bench.session import CpuMeter, Session, lag_max_s, session
 from opsctl.bench.slice_course import SliceCourse
 from opsctl.bench.throughput import METRIC, Throughput
 from opsctl.model import Json
@@ -26,16 +23,6 @@ from opsctl.model import Json
 BUSY_MAX = 0.3
 """Share of the arms' CPUs that the load may use: queues in front of them hide differences
 (a true +5 % measures as +3.6 % at 0.5)."""
-
-MACHINE_WAIT_S = 600.0
-"""Least wait for another gate on this machine: a default one with warm-up and confirmation."""
-
-MACHINE_POLL_S = 0.05
-"""How often the end of another gate is looked for."""
-
-LAG_FLOOR_S = 0.001
-"""A round that left less than this late is always used: an idle machine shows such lags, and
-their median, which is what shifts a p50, is then ten times smaller."""
 
 PERCENT = 100.0
 
@@ -60,7 +47,7 @@ def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateR
     try:
         if external is not None:
             external.check()
-        holder = _wait_for_machine(request.gate.budget_s, tell, interrupt)
+        holder = machine.wait_for_machine(request.gate.budget_s, tell, interrupt)
         with session(plan, request.client_cpus) as opened:
             surroundings = Around(holder is not None, external, tell, interrupt)
             report = _measured(request, opened, surroundings)
@@ -71,19 +58,6 @@ def run_gate(request: GateRequest, *, tell: Tell, interrupt: Interrupt) -> GateR
             external.close()
     tell(f"gate: {report.outcome}: {report.reason}")
     return report
-
-
-def _wait_for_machine(budget_s: float, tell: Tell, interrupt: Interrupt) -> socket.socket | None:
-    """Two gates on one machine disturb each other, so the second waits as long as one may last."""
-    deadline = time.monotonic() + max(budget_s, MACHINE_WAIT_S)
-    holder = machine.hold_machine()
-    if holder is None:
-        tell("another gate runs on this machine: waiting for its end")
-    while holder is None and time.monotonic() < deadline:
-        interrupt()
-        time.sleep(MACHINE_POLL_S)
-        holder = machine.hold_machine()
-    return holder
 
 
 @dataclass(frozen=True)
@@ -168,19 +142,14 @@ def steer(request: GateRequest, warm: Record, meter: CpuMeter) -> Steering:
     if request.bench.interleave == "slices":
         # One device serves one request at a time, so its time is what an idle one takes.
         rate = min(rate, BUSY_MAX * sum(1.0 / cost for cost in costs.values()) / len(costs) / 2)
-        return Steering(rate, costs, lag_max_s(request, costs))
+        return Steering(rate, costs, lag_max_s(request.gate, min(costs.values())))
     rounds = {size: len(times) for size, times in warm.times.items()}
     spent = sum(costs[size] * count for size, count in rounds.items())
     if used > 0.0 and cpus and spent > 0.0:
         # Equal device time a size makes a mean round cost the harmonic mean of the costs.
         mean_cost = len(costs) / sum(1.0 / cost for cost in costs.values())
         rate = min(rate, BUSY_MAX * cpus / (used / spent * mean_cost))
-    return Steering(rate, costs, lag_max_s(request, costs))
-
-
-def lag_max_s(request: GateRequest, costs: dict[int, float]) -> float:
-    """Lateness from which on a round is set aside."""
-    return max(request.gate.max_lag_percent / PERCENT * min(costs.values()), LAG_FLOOR_S)
+    return Steering(rate, costs, lag_max_s(request.gate, min(costs.values())))
 
 
 def course_of(
@@ -194,7 +163,7 @@ def course_of(
 
 def planned(request: GateRequest, warm: Record, steering: Steering) -> Json:
     """Pairs and seconds that the gate will need, judged from the warm-up's spread."""
-    needed = outcome.pairs_needed(request.gate, sigmas(warm))
+    needed = outcome.pairs_needed(request.gate, spreads(warm))
     slowest = max(needed.values(), default=0)
     return {
         "rounds_per_s": steering.rounds_per_s,
@@ -207,7 +176,7 @@ def planned(request: GateRequest, warm: Record, steering: Steering) -> Json:
 
 def _seconds_to_see(request: GateRequest, warm: Record, steering: Steering) -> float | None:
     gate = request.gate
-    known = [value for value in sigmas(warm).values() if math.isfinite(value)]
+    known = [value for value in spreads(warm).values() if math.isfinite(value)]
     if not known or gate.refused_p50_percent <= gate.tolerated_p50_percent:
         return None
     pairs = stats.pairs_to_see(
@@ -217,11 +186,6 @@ def _seconds_to_see(request: GateRequest, warm: Record, steering: Steering) -> f
         gate.alpha / len(known),
     )
     return max(pairs, gate.min_pairs) * len(known) / steering.rounds_per_s
-
-
-def sigmas(record: Record) -> dict[int, float]:
-    """Spread of log latency by batch size, of the first arm."""
-    return {size: stats.spread(np.array(arms[0])) for size, arms in record.latencies.items()}
 
 
 def plan_sentence(request: GateRequest, plan: Json) -> str:
@@ -265,7 +229,7 @@ def concluded(request: GateRequest, course: GateCourse, signs: Signs) -> Verdict
     verdict = course.verdict
     ratios = {name: metric.get("ratio") for name, metric in signs.metrics.items()}
     if verdict is None and record.rounds() >= request.gate.min_pairs:
-        verdict = outcome.undecided(course.judge, sigmas(record), ratios)
+        verdict = outcome.undecided(course.judge, spreads(record), ratios)
     return outcome.decide(request.gate, around, verdict)
 
 

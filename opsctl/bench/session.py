@@ -14,7 +14,19 @@ from opsctl.bench import machine
 from opsctl.bench.figures import Record
 from opsctl.bench.load import Course, Generator, LoadPlan, Turns
 from opsctl.bench.warmup import WarmUp
+from opsctl.config import settings
 from opsctl.model import Json
+
+LAG_FLOOR_S = 0.001
+"""A request that left less than this late always counts: an idle machine shows such lags, and
+their median, which is what shifts a p50, is then ten times smaller."""
+
+PERCENT = 100.0
+
+
+def lag_max_s(gate: settings.Gate, median_s: float) -> float:
+    """Lateness from which on the client's own fault is too much of a latency of that median."""
+    return max(gate.max_lag_percent / PERCENT * median_s, LAG_FLOOR_S)
 
 
 class Session:

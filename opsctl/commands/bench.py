@@ -1,6 +1,6 @@
 """bench run, compare and trend: measurements of releases, kept beside the service's other state.
 
-benchmarks/r12/<unix seconds>.json     by `bench run`
+benchmarks/r12/<unix seconds>.json     by `bench run`; `….partial.jsonl`: it was interrupted
 reports/0007/gate-1.json               by the gate of rollout 7, whose candidate is in 0007.json
 """
 
@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsctl.commands.chosen import chosen_release
 from opsctl.commands.outcome import Outcome
 from opsctl.config.settings import Bench, Project
 from opsctl.console import Console
-from opsctl.errors import ConfigError, HealthFailed
+from opsctl.errors import ConfigError, GateUndecided, HealthFailed
 from opsctl.files import write_atomically
 from opsctl.model import Json
 from opsctl.reader import reader
+
+PARTIAL_SUFFIX = ".partial.jsonl"
 
 SEED_MAX = 2**31
 """Seeds fit 32 bits, so that they are easily typed again."""
@@ -35,21 +38,44 @@ def run(project: Project, console: Console, release: str | None) -> Outcome:
     if not endpoints:
         raise HealthFailed(f"{chosen} does not run", next_step="See: opsctl status")
     pid = next((r.pid for r in look.target.observe().of(chosen) if r.pid), 0)
-    seed = random.randrange(SEED_MAX) if bench.seed is None else bench.seed
-    request = BenchRequest(endpoints[0], bench, project.root, seed, pid=pid, release=chosen)
-    report = measure(request, tell=console.tell, interrupt=lambda: None).to_dict()
     path = _runs(project) / chosen / f"{int(look.clock.now())}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    request = BenchRequest(
+        endpoints[0],
+        bench,
+        project.root,
+        random.randrange(SEED_MAX) if bench.seed is None else bench.seed,
+        pid=pid,
+        release=chosen,
+        gate=project.service.gate,
+        progress_path=path.with_suffix(PARTIAL_SUFFIX),
+    )
+    report = measure(request, tell=console.tell, interrupt=lambda: None).to_dict()
     write_atomically(path, json.dumps(report, indent=1))
-    lines = [*_table(report), f"kept as {path}"]
-    return Outcome(0, {"outcome": "measured", "exit_code": 0, **report}, "\n".join(lines))
+    path.with_suffix(PARTIAL_SUFFIX).unlink(missing_ok=True)
+    return _measured(report, path)
+
+
+def _measured(report: Json, path: Path) -> Outcome:
+    """The figures, and whether they are worth anything."""
+    sound = report["outcome"] == "measured"
+    code = 0 if sound else GateUndecided.exit_code
+    lines = _table(report)
+    if not sound:
+        lines.append(
+            f"{report['outcome']}: {report['reason']}; nothing compares with these figures"
+        )
+    lines.append(f"kept as {path}")
+    return Outcome(code, {"exit_code": code, **report}, "\n".join(lines))
 
 
 def compare(project: Project, a: str, b: str) -> Outcome:
-    """Compare two stored measurements: names of releases (their newest), or files."""
+    """Compare two stored measurements: names of releases (their newest sound one), or files."""
     from opsctl.bench import compare as compare_reports
 
-    comparison = compare_reports(_stored(project, a), _stored(project, b))
+    before, after = _stored(project, a), _stored(project, b)
+    comparison = compare_reports(before.report, after.report)
+    cautions = [*comparison.cautions, *before.cautions, *after.cautions]
+    comparison = replace(comparison, cautions=tuple(cautions))
     data = {"outcome": "compared", "exit_code": 0, **comparison.to_dict()}
     return Outcome(0, data, "\n".join(comparison.lines()))
 
@@ -93,24 +119,58 @@ def _runs(project: Project) -> Path:
     return project.service_dir / "benchmarks"
 
 
-def _stored(project: Project, name: str) -> Json:
-    """A file, or the newest measurement of a release: by `bench run`, else by its gate."""
+@dataclass(frozen=True)
+class Stored:
+    """A measurement, and what else is there that decides nothing."""
+
+    report: Json
+    cautions: tuple[str, ...] = ()
+
+
+def _stored(project: Project, name: str) -> Stored:
+    """A file, or the newest measurement of a release: by `bench run`, else by its gate.
+
+    A measurement that failed or was disturbed is taken only where there is no other.
+    """
+    from opsctl.bench import broken
+
     path = Path(name)
     if path.is_file():
-        return _read(path)
-    kept = sorted((_runs(project) / name).glob("*.json"))
-    if kept:
-        return _read(kept[-1])
+        return Stored(_read(path))
+    folder = _runs(project) / name
+    runs = [_read(path) for path in sorted(folder.glob("*.json"))]
+    interrupted = [_interrupted(path) for path in sorted(folder.glob("*.partial*.jsonl"))]
     gates = [gate for gate in _gates(project) if gate["release"] == name]
-    if gates:
-        return gates[-1]
+    for found in (runs, gates):
+        sound = [report for report in found if not broken(report)]
+        if sound:
+            newer = [report for report in found if report["started"] > sound[-1]["started"]]
+            useless = [f"a newer measurement of {name} is of no use: {broken(r)}" for r in newer]
+            return Stored(sound[-1], (*useless, *interrupted))
+    if runs or gates:
+        return Stored((runs or gates)[-1])
     raise ConfigError(
         f"there is no measurement of {name}",
+        why="; ".join(interrupted),
         next_step=f"Run: opsctl bench run {name} (while it runs)",
     )
 
 
+def _interrupted(path: Path) -> str:
+    from opsctl.bench import rounds_in
+
+    return f"{path} is of an interrupted measurement ({rounds_in(path) or 0} requests)"
+
+
 def _read(path: Path) -> Json:
+    from opsctl.bench import rounds_in
+
+    if rounds_in(path) is not None:
+        raise ConfigError(
+            f"{path} is no measurement to compare with",
+            why=_interrupted(path),
+            next_step="Measure again: opsctl bench run, or opsctl resume where a gate was.",
+        )
     try:
         report: Json = json.loads(path.read_text())
     except (OSError, ValueError) as error:

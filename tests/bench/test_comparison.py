@@ -9,7 +9,7 @@ import pytest
 
 from opsctl.bench.comparison import bounds_ms, compare
 from opsctl.bench.figures import figures, histogram
-from opsctl.errors import ConfigError
+from opsctl.errors import ConfigError, GateUndecided
 
 RANDOM = np.random.default_rng(3)
 
@@ -67,3 +67,16 @@ def test_a_small_sample_has_no_bound_for_p99() -> None:
 def test_files_that_are_no_measurement_are_refused() -> None:
     with pytest.raises(ConfigError, match="is no measurement"):
         compare(report(), {"format": 1, "kind": "trend"})
+
+
+def test_measurements_that_were_disturbed_are_not_compared() -> None:
+    disturbed = {
+        **report(), "release": "r2", "outcome": "inconclusive", "reason_kind": "environment",
+        "reason": "the machine is too busy",
+    }  # fmt: skip
+    for pair, word in (((disturbed, report()), "first"), ((report(), disturbed), "second")):
+        with pytest.raises(GateUndecided) as caught:
+            compare(*pair)
+        assert caught.value.what == f"the {word} measurement, of r2, can't be compared"
+        assert caught.value.why == "the machine is too busy"
+    assert GateUndecided.exit_code == 15

@@ -86,3 +86,13 @@ def test_reports_under_another_load_are_left_out_and_counted() -> None:
         "caution: 1 reports under another load are left out",
         "batch   1 p50_ms: r2 2 r3 2.1",
     ]
+
+
+def test_measurements_that_were_disturbed_are_left_out_and_counted() -> None:
+    reports = [report(number, 2.0) for number in range(4)]
+    reports[2] |= {"reason_kind": "environment", "reason": "busy"}
+    found = trend(reports)
+    assert found.series[0].releases == ("r0", "r1", "r3")
+    assert (found.count, found.broken, found.to_dict()["broken"]) == (3, 1, 1)
+    assert found.lines()[0] == "caution: 1 reports that failed or were disturbed are left out"
+    assert trend(reports[2:3]).broken == 1

@@ -7,7 +7,17 @@ from collections import Counter
 from dataclasses import replace
 
 from opsctl.bench.gate import Judge
-from opsctl.bench.outcome import Share, Surroundings, decide, error_pairs, pairs_needed, undecided
+from opsctl.bench.outcome import (
+    Share,
+    Stretch,
+    Surroundings,
+    broken,
+    decide,
+    error_pairs,
+    flaw,
+    pairs_needed,
+    undecided,
+)
 from opsctl.bench.report import Verdict
 from opsctl.bench.stats import log_e_rate
 from opsctl.config.settings import Gate
@@ -120,3 +130,53 @@ def test_pairs_without_an_error_are_as_many_as_rule_out_the_rate() -> None:
     needed = math.log(1 / 0.03)
     assert log_e_rate(0, 0, pairs, 0.01, above=False) >= needed
     assert log_e_rate(0, 0, pairs - 1, 0.01, above=False) < needed
+
+
+SOUND = Stretch(4, 500, Counter(), 0, 0.2)
+"""500 requests of batch size 4, all answered, none late."""
+
+
+def reason(*stretches: Stretch, alone: bool = True) -> tuple[str, str]:
+    found = flaw(GATE, stretches, alone=alone)
+    return (found.kind, found.reason) if found else ("", "")
+
+
+def test_a_measurement_of_one_arm_is_worth_nothing_when_the_release_or_the_client_failed() -> None:
+    assert reason(SOUND, SOUND) == ("", "")
+    refused = Counter({"cannot connect: ConnectionRefusedError": 500})
+    assert reason(SOUND, replace(SOUND, batch_size=16, failures=refused)) == (
+        "no_answer",
+        "no request of batch size 16 was answered: cannot connect: ConnectionRefusedError",
+    )
+    assert reason(replace(SOUND, requests=0)) == (
+        "no_answer", "no request of batch size 4 was answered: no request was sent",
+    )  # fmt: skip
+    # 4 of 500 are within the limit of 1 %; 60 of 500 are not.
+    assert reason(replace(SOUND, failures=Counter({"timeout": 4}))) == ("", "")
+    assert reason(SOUND, replace(SOUND, failures=Counter({"timeout": 60}))) == (
+        "environment", "the release failed 60 of 500 requests (timeout)",
+    )  # fmt: skip
+    assert reason(replace(SOUND, late=125)) == ("", "")
+    assert reason(replace(SOUND, late=126, lag_p99_ms=50.0)) == (
+        "environment",
+        "the load generator sent 126 of 500 rounds late (p99 50.0 ms): the machine is too busy",
+    )
+    assert reason(SOUND, alone=False)[1] == "another gate ran on this machine"
+
+
+def test_stored_latencies_are_broken_when_nobody_answered_or_the_machine_disturbed_them() -> None:
+    for outcome, found, metric, is_broken in (
+        ("measured", "", None, False),
+        ("pass", "proved", "", False),
+        ("fail", "regression", "p50:1", False),
+        ("inconclusive", "power", "p99", False),
+        ("no_data", "too_few", "", False),
+        ("no_data", "no_answer", "prometheus:queue", False),
+        ("no_data", "no_answer", "", True),
+        ("inconclusive", "environment", "", True),
+    ):
+        report = {"outcome": outcome, "reason_kind": found, "reason": "because"}
+        if metric is not None:
+            report["deciding_metric"] = metric
+        assert broken(report) == ("because" if is_broken else ""), report
+    assert broken({"batch_sizes": {}}) == "", "reports from before outcomes were written"
