@@ -70,11 +70,13 @@ def _quoted(value: Any) -> str:
 
 
 def _packages(recipe: Recipe, matrix: Matrix) -> dict[str, list[str]]:
-    names = _PACKAGES[matrix.systems[recipe.combination.system]["packages"]]
+    system = matrix.systems[recipe.combination.system]
+    names = _PACKAGES[system["packages"]]
     filled = {
         f"{stage}_packages": [name.format(python=recipe.combination.python) for name in stages]
         for stage, stages in names.items()
     }
+    filled["venv_packages"] += system.get("venv", [])
     filled["runtime_packages"] += sorted(recipe.build.system_packages)
     return filled
 

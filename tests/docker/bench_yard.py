@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from opsctl import shell
 from opsctl.config import settings
@@ -75,16 +77,27 @@ class Host:
 
     def image(self, files: Mapping[str, bytes], tag: str = "", python: str = "") -> str:
         """An image with `files` in /app on top of one with Python; its id."""
-        python = python or self._built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
-        return self._built(APP.format(python=python), files, tag)
+        python = python or self.built(PYTHON.format(base=self.base), {}, "opsctl-test-python")
+        return self.built(APP.format(python=python), files, tag)
+
+    def push(self, image: str, name: str) -> str:
+        """Push an image to a registry under a name with a tag; its digest there."""
+        repository, _, tag = name.rpartition(":")
+        self.engine.api.tag(image, repository, tag)
+        lines = list(self.engine.api.push(repository, tag, stream=True, decode=True))
+        return next(str(line["aux"]["Digest"]) for line in lines if "aux" in line)
 
     def remove_images(self, repository: str) -> None:
         """Remove the images of a test."""
         for image in self.engine.api.images(repository):
-            for tag in image["RepoTags"] or ():
-                self.engine.api.remove_image(tag, force=True)
+            names = [*(image["RepoTags"] or ()), *(image["RepoDigests"] or ())]
+            for name in names:
+                # The last name takes the image with it, and so the other spelling of itself.
+                with contextlib.suppress(NotFound):
+                    self.engine.api.remove_image(name, force=True)
 
-    def _built(self, dockerfile: str, files: Mapping[str, bytes], tag: str) -> str:
+    def built(self, dockerfile: str, files: Mapping[str, bytes], tag: str = "") -> str:
+        """An image of a Dockerfile and the files beside it; its id."""
         context = {"Dockerfile": dockerfile.encode(), **files}
         digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:12]
         name = tag or f"opsctl-test:{digest}"
@@ -109,6 +122,11 @@ def host_or_skip() -> Host:
     except OpsctlError as error:
         pytest.skip(str(error))
     return Host(engine, found["OPSCTL_TEST_BASE"], found["OPSCTL_TEST_REGISTRY"])
+
+
+def tools_path() -> str:
+    """The search path with cosign and the like in front."""
+    return os.path.expandvars(_environment().get("PATH", "$PATH"))
 
 
 @functools.cache

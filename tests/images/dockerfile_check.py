@@ -1,10 +1,15 @@
-"""A Dockerfile parsed and checked for what hurts: the rules of hadolint that apply to ours."""
+"""A Dockerfile parsed, and checked by hadolint and against the folder that its build is given."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}$")
 SHELL_INSTALL = re.compile(r"\b(?:apt-get|apt|dnf|yum)\b")
@@ -18,6 +23,10 @@ class Stage:
     name: str
     source: str
     instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def runs(self) -> list[str]:
+        """Its RUN instructions, each in one line."""
+        return [" ".join(rest.split()) for word, rest in self.instructions if word == "RUN"]
 
 
 def stages_of(text: str) -> list[Stage]:
@@ -38,21 +47,52 @@ def stages_of(text: str) -> list[Stage]:
     return stages
 
 
+def environment_of(text: str) -> dict[str, str]:
+    """Variables that the image has."""
+    entries = (rest for stage in stages_of(text) for word, rest in stage.instructions
+               if word == "ENV")  # fmt: skip
+    return {name: json.loads(value) for name, value in (entry.split("=", 1) for entry in entries)}
+
+
 def faults_of(text: str, context: set[str]) -> list[str]:
     """What is wrong; `context` are the top names of the folder that the build is given."""
-    stages = stages_of(text)
+    return faults_of_all({"Dockerfile": text}, {"Dockerfile": context})
+
+
+def faults_of_all(texts: Mapping[str, str], contexts: Mapping[str, set[str]]) -> list[str]:
+    """What is wrong with Dockerfiles by name, each with its context; hadolint reads all at once."""
+    faults = linted(texts)
+    for name, text in texts.items():
+        faults += [f"{name}: {fault}" for fault in _own_faults(text, contexts[name])]
+    return faults
+
+
+def linted(texts: Mapping[str, str]) -> list[str]:
+    """What hadolint says, of each severity: `name:line CODE message`."""
+    program = Path(sys.executable).with_name("hadolint")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            Path(folder, name).write_text(text)
+        argv = [str(program), "--no-color", "--disable-ignore-pragma", "--format", "json", *texts]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return [f"{one['file']}:{one['line']} {one['code']} {one['message']}"
+            for one in json.loads(done.stdout)]  # fmt: skip
+
+
+def _own_faults(text: str, context: set[str]) -> list[str]:
+    """What hadolint does not look at: whether all that is named is there, and digests of bases."""
     faults: list[str] = []
     known: set[str] = set()
-    for stage in stages:
+    for stage in stages_of(text):
         if stage.source not in known and not PINNED.match(stage.source):
-            faults.append(f"DL3006 {stage.name}: {stage.source} is neither a stage nor pinned")
+            faults.append(f"{stage.name}: {stage.source} is neither a stage nor pinned")
         for word, rest in stage.instructions:
             faults += [f"{stage.name}: {fault}" for fault in _faults(word, rest, known, context)]
         known.add(stage.name)
-    final = stages[-1].instructions
-    users = [rest for word, rest in final if word == "USER"]
+    users = [rest for word, rest in stages_of(text)[-1].instructions if word == "USER"]
     if not users or users[-1].split(":")[0] in ("0", "root"):
-        faults.append("DL3002 the last user is root")
+        faults.append("the last user is root")
     return faults
 
 
@@ -66,17 +106,11 @@ def _faults(word: str, rest: str, stages: set[str], context: set[str]) -> list[s
         sources = re.findall(r"type=bind,source=([^,\s]+)", rest)
         found += [f"bind of {s}, which is not given" for s in sources if _top(s) not in context]
         if SHELL_INSTALL.search(re.sub(r"--mount=\S+", "", rest)):
-            found.append("DL3008 packages are installed by the step alone")
-        if "sudo " in rest:
-            found.append("DL3004 sudo")
+            found.append("packages are installed by the step alone")
     if word == "COPY":
         stage = re.match(r"--from=(\S+)", rest)
         if stage and stage[1] not in stages:
-            found.append(f"DL3022 COPY from {stage[1]}, which is no stage")
+            found.append(f"COPY from {stage[1]}, which is no stage")
         if not stage and rest.split()[0] not in context:
             found.append(f"COPY of {rest.split()[0]}, which is not in the context")
-    if word == "WORKDIR" and not rest.startswith("/"):
-        found.append("DL3000 relative WORKDIR")
-    if word == "CMD" and not isinstance(json.loads(rest), list):
-        found.append("DL3025 CMD is no list")
     return found

@@ -70,13 +70,10 @@ def test_a_wheelhouse_takes_the_place_of_the_cache_of_downloads(tmp_path: Path) 
     assert [rest for rest in runs if "--network=none" not in rest] == []
 
 
-def test_the_stub_of_the_driver_is_in_no_search_path_of_the_image(tmp_path: Path) -> None:
-    text = rendered(tmp_path, {**cann_from_files(tmp_path, "x86_64"), **OPERATORS})
-    assert "devlib" in text
-    environment = [
-        rest for stage in stages_of(text) for word, rest in stage.instructions if word == "ENV"
-    ]
-    assert [line for line in environment if "devlib" in line] == []
+def test_a_system_whose_pip_needs_more_gets_it_where_wheels_are_installed(tmp_path: Path) -> None:
+    build = {**CANN, "architecture": "x86_64", "python": "3.10"}
+    (tools,) = [one for one in stages_of(rendered(tmp_path, build)) if one.name == "tools"]
+    assert "install-packages python3.10-venv python3-distutils &&" in tools.runs()[0]
 
 
 def test_no_search_path_has_an_empty_entry(tmp_path: Path) -> None:
