@@ -152,13 +152,25 @@ class SecretStore:
         For hiding them in whatever is shown.
         """
         values: dict[str, str] = {}
-        for entry in self._storage.names(FOLDER):
+        for entry, data in self._entries().items():
             release = entry.removesuffix(".json")
             if release != entry and not entry.startswith("."):
-                with contextlib.suppress(PreflightRefused):
-                    for name, value in self.load(release).items():
+                with contextlib.suppress(ValueError):
+                    for name, value in json.loads(data.decode()).items():
                         values[f"{release} {name}"] = value
         return values
+
+    def _entries(self) -> dict[str, bytes]:
+        """All of them in one question; one by one where one of them can't be read."""
+        try:
+            return self._storage.contents(FOLDER)
+        except OSError:
+            found: dict[str, bytes] = {}
+            for name in self._storage.names(FOLDER):
+                with contextlib.suppress(OSError):
+                    content = self._storage.read(f"{FOLDER}/{name}")
+                    found[name] = content.data if content else b""
+            return found
 
     def changed(self, release: str, values: Mapping[str, str]) -> tuple[str, ...]:
         """Names whose value differs from what `release` has: a rotated secret needs a deploy."""

@@ -7,6 +7,8 @@ machine that reaches the target can go on where another stopped.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -85,6 +87,9 @@ class Storage(Protocol):
     def read(self, path: str, offset: int = 0) -> Content | None:
         """An entry from `offset` on; None when there is none."""
 
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """All entries of a folder by name, in one question; folders inside it are left out."""
+
     def append(self, path: str, line: bytes, *, sync: bool) -> None:
         """Append a whole line (it ends with a newline) as one; `sync`: durable when it returns.
 
@@ -114,3 +119,15 @@ class Storage(Protocol):
 
     def break_lock(self) -> None:
         """Make the lock of a holder that no longer moves void."""
+
+
+def copied(entries: Mapping[str, bytes], owner: object) -> Path:
+    """Entries as files of a temporary folder, which goes when `owner` does."""
+    import shutil  # bring compression along, which `opsctl status` has no time for
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="opsctl-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    for name, data in entries.items():
+        (folder / name).write_bytes(data)
+    return folder

@@ -68,6 +68,14 @@ class FolderStorage:
         except FileNotFoundError:
             return None
 
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Files of a folder by name."""
+        found = {}
+        for name in self.names(folder):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                found[name] = (self.root / folder / name).read_bytes()
+        return found
+
     def append(self, path: str, line: bytes, *, sync: bool) -> None:
         """Append in one write, and sync it."""
         file = self.root / path

@@ -156,3 +156,11 @@ def test_everything_that_releases_have_is_known_for_hiding(tmp_path: Path) -> No
         "r2 KEY": "k",
     }
     assert SecretStore(FolderStorage(tmp_path / "nowhere")).everything() == {}
+
+
+def test_one_entry_that_can_not_be_read_hides_no_other(tmp_path: Path) -> None:
+    store = SecretStore(FolderStorage(tmp_path))
+    store.save("r1", {"TOKEN": "first-value"})
+    store.save("r3", {"TOKEN": "third-value"})
+    (tmp_path / "secrets" / "r2.json").symlink_to("r2.json")  # a loop: ELOOP for whoever reads it
+    assert store.everything() == {"r1 TOKEN": "first-value", "r3 TOKEN": "third-value"}

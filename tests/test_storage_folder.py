@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
 from opsctl.errors import TargetUnreachable
 from opsctl.inbox import Inbox
+from opsctl.storage import copied
 from opsctl.storage_folder import FolderStorage
 from tests.ordinary import open_folder, ordinary_user
 
@@ -25,3 +27,26 @@ def test_another_users_state_is_refused_with_the_folder() -> None:
 def test_a_folder_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
     storage = FolderStorage(tmp_path / "nowhere")
     assert (storage.exists(), storage.names("journal"), storage.read("x")) == (False, [], None)
+
+
+def test_contents_are_the_files_of_one_folder_alone(tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path)
+    storage.write("bundles/000001/opsctl.yaml", b"a: 1\n")
+    storage.write("bundles/000001/1-body.bin", bytes(range(256)))
+    storage.write("bundles/000001/deeper/x", b"x")
+    storage.write("bundles/000002/opsctl.yaml", b"b: 1\n")
+    found = storage.contents("bundles/000001")
+    assert found == {"opsctl.yaml": b"a: 1\n", "1-body.bin": bytes(range(256))}
+    assert storage.contents("nowhere") == {}
+
+
+def test_copies_go_with_their_owner(tmp_path: Path) -> None:
+    class Owner:
+        """Somebody who needs them."""
+
+    owner = Owner()
+    folder = copied({"a": b"1", "b": b"2"}, owner)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a": b"1", "b": b"2"}
+    del owner
+    gc.collect()
+    assert not folder.exists()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from opsctl.errors import LockHeld, Superseded
 from opsctl.model import Share
+from opsctl.secrets import SecretStore
 from opsctl.storage import Holder as LockHolder
 from opsctl.targets.docker.place import target_of
 from tests.contract.docker_stage import DockerStage
@@ -184,6 +186,28 @@ def test_another_machine_finds_the_service_with_nothing_but_the_engine(
         with urllib.request.urlopen(f"{endpoint.url}/env", data=b"{}", timeout=20) as answer:
             assert json.load(answer)["env"]["APP_COLOUR"] == "green"
         far.close()
+
+
+def test_the_secrets_of_all_releases_come_with_one_question(
+    stage: DockerStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SecretStore(stage.target.storage)
+    for name in ("r81", "r82", "r83"):
+        store.save(name, {"TOKEN": f"of {name}"})
+    asked: list[str] = []
+    call = stage.target.channel.call
+
+    def counted(request: Any, *rest: Any) -> Any:
+        asked.append(request["verb"])
+        return call(request, *rest)
+
+    monkeypatch.setattr(stage.target.channel, "call", counted)
+    found = store.everything()
+    monkeypatch.undo()
+    for name in ("r81", "r82", "r83"):
+        store.remove(name)
+    assert found == {f"{name} TOKEN": f"of {name}" for name in ("r81", "r82", "r83")}
+    assert asked == ["names"]
 
 
 def test_the_lock_goes_when_its_holder_does(stage: DockerStage) -> None:

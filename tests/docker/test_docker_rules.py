@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
+from typing import ClassVar, cast
 
 import pytest
 
 from opsctl.errors import ConfigError
-from opsctl.model import digest
+from opsctl.model import Json, digest
 from opsctl.targets.docker import image_source
 from opsctl.targets.docker.agent.lease_lock import STALE_AFTER_S, LeaseLock
 from opsctl.targets.docker.agent.yard import resident_bytes
+from opsctl.targets.docker.bring_up import AgentSetup
+from opsctl.targets.docker.channel import Channel
 from opsctl.targets.docker.container import Limits, Recipe, config_of, python_health
 from opsctl.targets.docker.image_source import Image
 from opsctl.targets.docker.names import Names
+from opsctl.targets.docker.volume_storage import VolumeStorage
 
 NAMES = Names("production-web")
 HOLDER = {"pid": 1, "actor": "a"}
@@ -159,3 +164,21 @@ def test_memory_is_told_without_the_cache() -> None:
     v1 = {"memory_stats": {"usage": 100, "stats": {"total_inactive_file": 30}}}
     v2 = {"memory_stats": {"usage": 100, "stats": {"inactive_file": 40}}}
     assert [resident_bytes(stats) for stats in (v1, v2, {})] == [70, 60, 0]
+
+
+class AgentOfOld:
+    """An agent that knows nothing of contents: it answers what it understands of a request."""
+
+    files: ClassVar = {"r1.json": b"{}", "r2.json": b'{"A": "1"}'}
+
+    def call(self, request: Json, timeout_s: float) -> Json:
+        if request["verb"] == "names":
+            return {"names": sorted(self.files)}
+        data = self.files[request["path"].rpartition("/")[2]]
+        encoded = base64.b64encode(data).decode()
+        return {"found": True, "identity": "1", "data": encoded, "size": len(data)}
+
+
+def test_contents_are_read_one_by_one_from_an_agent_of_an_older_version() -> None:
+    storage = VolumeStorage(cast(Channel, AgentOfOld()), cast(AgentSetup, None), "a volume")
+    assert storage.contents("secrets") == AgentOfOld.files

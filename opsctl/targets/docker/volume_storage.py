@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
-import tempfile
-import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 from opsctl.clock import Clock
 from opsctl.errors import LockHeld, OpsctlError, Superseded, TargetUnreachable
 from opsctl.model import Json
-from opsctl.storage import Content, HeldLock, Holder
+from opsctl.storage import Content, HeldLock, Holder, copied
 from opsctl.targets.docker.bring_up import AgentSetup
 from opsctl.targets.docker.channel import Channel
 from opsctl.targets.supervisor.wire import NobodyListens
@@ -55,6 +52,17 @@ class VolumeStorage:
             return None
         return Content(answer["identity"], base64.b64decode(answer["data"]), answer["size"])
 
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Entries of a folder by name."""
+        answer = self._read_only("names", folder, contents=True)
+        if answer is None:
+            return {}
+        if "contents" in answer:
+            return {name: base64.b64decode(data) for name, data in answer["contents"].items()}
+        # The agent is an older opsctl's: a look does not replace it.
+        read = {name: self.read(f"{folder}/{name}") for name in answer["names"]}
+        return {name: found.data for name, found in read.items() if found is not None}
+
     def append(self, path: str, line: bytes, *, sync: bool) -> None:
         """Append a line, durably when `sync`."""
         self._store("append", path=path, data=base64.b64encode(line).decode(), sync=sync)
@@ -73,13 +81,7 @@ class VolumeStorage:
 
     def fetch(self, folder: str) -> Path:
         """Copies of a folder's entries, in a temporary folder that goes with this object."""
-        copy = Path(tempfile.mkdtemp(prefix="opsctl-"))
-        weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
-        for name in self.names(folder):
-            found = self.read(f"{folder}/{name}")
-            if found is not None:
-                (copy / name).write_bytes(found.data)
-        return copy
+        return copied(self.contents(folder), self)
 
     def destroy(self) -> None:
         """Remove everything that the host has of the service."""

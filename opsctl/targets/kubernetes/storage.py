@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import errno
 import json
-import shutil
-import tempfile
 import time
-import weakref
 from pathlib import Path
 
 from opsctl.clock import Clock
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
-from opsctl.storage import Content, HeldLock, Holder
+from opsctl.storage import Content, HeldLock, Holder, copied
 from opsctl.targets.kubernetes import entries, lease
 from opsctl.targets.kubernetes.api import Api, Conflict, Missing
 from opsctl.targets.kubernetes.entries import Entry
@@ -79,6 +76,16 @@ class KubeStorage:
         data = entry.data
         return Content(entry.identity, data[offset:], len(data))
 
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Entries of a folder by name; all Secrets come with one request."""
+        head = f"{folder}/"
+        if head == SECRETS:
+            found = {entries.path_of(one): _secret_data(one) for one in self._secrets()}
+        else:
+            found = {path: entry.data for path, entry in self._entries().items()}
+        inside = {p.removeprefix(head): data for p, data in found.items() if p.startswith(head)}
+        return {name: data for name, data in inside.items() if "/" not in name}
+
     def append(self, path: str, line: bytes, *, sync: bool) -> None:
         """Append a line; who was first is decided by the API server, which refuses the other."""
         for _ in range(TRIES):
@@ -123,13 +130,7 @@ class KubeStorage:
 
     def fetch(self, folder: str) -> Path:
         """Copies of a folder's entries, in a temporary folder that goes with this object."""
-        copy = Path(tempfile.mkdtemp(prefix="opsctl-"))
-        weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
-        for name in self.names(folder):
-            found = self.read(f"{folder}/{name}")
-            if found is not None:
-                (copy / name).write_bytes(found.data)
-        return copy
+        return copied(self.contents(folder), self)
 
     def destroy(self) -> None:
         """Remove everything that opsctl keeps of the service; the lock goes with it."""
@@ -215,11 +216,14 @@ class KubeStorage:
         self._api.delete(self._names.path("configmaps", name))
         self._mirror.drop(name)
 
-    def _secret_paths(self) -> list[str]:
+    def _secrets(self) -> list[Json]:
         found = self._api.get(
             self._names.path("secrets"), labelSelector=self._names.kept(SECRET_PART)
         )
-        return [entries.path_of(one) for one in found["items"]]
+        return list(found["items"])
+
+    def _secret_paths(self) -> list[str]:
+        return [entries.path_of(one) for one in self._secrets()]
 
     def _secret_name(self, path: str) -> str:
         return self._names.secret(path.removeprefix(SECRETS).removesuffix(".json"))
@@ -229,11 +233,7 @@ class KubeStorage:
             found = self._api.get(self._names.path("secrets", self._secret_name(path)))
         except Missing:
             return None
-        values = {
-            name: base64.b64decode(value).decode()
-            for name, value in (found.get("data") or {}).items()
-        }
-        data = json.dumps(values, sort_keys=True).encode()
+        data = _secret_data(found)
         return Content(found["metadata"]["uid"], data[offset:], len(data))
 
     def _write_secret(self, path: str, data: bytes) -> None:
@@ -260,3 +260,11 @@ class KubeStorage:
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in values.items()},
         }
         self._api.post(self._names.path("secrets"), body)
+
+
+def _secret_data(secret: Json) -> bytes:
+    """The values of a Secret, as the entry that it stands for holds them."""
+    values = {
+        name: base64.b64decode(value).decode() for name, value in (secret.get("data") or {}).items()
+    }
+    return json.dumps(values, sort_keys=True).encode()

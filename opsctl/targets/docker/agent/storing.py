@@ -33,7 +33,10 @@ class Storing:
     def _entries(self, request: Mapping[str, Any]) -> Json:
         verb, path, storage = request["verb"], _inside(request["path"]), self._storage
         if verb == "names":
-            return {"names": storage.names(path)}
+            names = {"names": storage.names(path)}
+            return (
+                {**names, "contents": _encoded(storage, path)} if "contents" in request else names
+            )
         if verb == "read":
             found = storage.read(path, request["offset"])
             if found is None:
@@ -69,6 +72,11 @@ class Storing:
         else:
             raise OpsctlError(f"the agent does not know the verb {verb!r}")
         return {}
+
+
+def _encoded(storage: FolderStorage, folder: str) -> Json:
+    entries = storage.contents(folder).items()
+    return {name: base64.b64encode(data).decode() for name, data in entries}
 
 
 def _inside(path: str) -> str:
