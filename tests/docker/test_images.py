@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import http.server
-import io
-import json
-import tarfile
-import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +18,8 @@ from opsctl.targets.docker import image_source
 from opsctl.targets.docker.docker_releases import DockerReleaseStore
 from opsctl.targets.docker.target import DockerTarget
 from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
+from tests.docker.broken_registry import BrokenRegistry
+from tests.docker.small_image import loaded
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
@@ -49,14 +46,6 @@ def with_app(project: settings.Project, **app: Any) -> settings.Project:
     return dataclasses.replace(project, service=changed)
 
 
-def pushed(host: Host, image: str, name: str) -> str:
-    """Push an image to this machine's registry under a name; its digest there."""
-    repository, _, tag = name.rpartition(":")
-    host.engine.api.tag(image, repository, tag)
-    lines = list(host.engine.api.push(repository, tag, stream=True, decode=True))
-    return next(str(line["aux"]["Digest"]) for line in lines if "aux" in line)
-
-
 def build(target: DockerTarget, project: settings.Project, name: str) -> Any:
     store = DockerReleaseStore(target)
     return store.build(project, name, actor="t", tell=lambda text: None, interrupt=lambda: None)
@@ -65,13 +54,13 @@ def build(target: DockerTarget, project: settings.Project, name: str) -> Any:
 def test_a_tag_that_moves_afterwards_changes_nothing(host: Host, target: DockerTarget) -> None:
     name = f"{host.registry}/moving-{uuid.uuid4().hex[:8]}:v1"
     project = with_app(target.project, image=name)
-    first = pushed(host, loaded(host, "amd64", "1"), name)
+    first = host.push(loaded(host, "amd64", "1"), name)
     release = build(target, project, "r1")
     assert release.launch.image == f"{name.removesuffix(':v1')}@{first}"
     store = DockerReleaseStore(target)
     before = store.content_digest(project)
     assert before == release.digest
-    second = pushed(host, loaded(host, "amd64", "2"), name)
+    second = host.push(loaded(host, "amd64", "2"), name)
     assert second != first
     assert build(target, project, "r1").launch.image.endswith(first)
     assert store.get("r1").launch.image.endswith(first)
@@ -155,6 +144,24 @@ def test_a_broken_registry_fails_the_build(host: Host, target: DockerTarget, fau
             build(target, with_app(target.project, image=image), "r42")
 
 
+class Enough(Exception):
+    """Somebody wants the pull to end."""
+
+
+def test_a_pull_from_a_registry_that_hangs_ends_when_it_is_told_to(host: Host) -> None:
+    with BrokenRegistry("hangs") as address:
+        image = f"{address}/broken@{BrokenRegistry.digest}"
+        began = time.monotonic()
+
+        def interrupt() -> None:
+            if time.monotonic() - began > 1:
+                raise Enough
+
+        with pytest.raises(Enough):
+            image_source.fetch(host.engine, image, lambda text: None, interrupt)
+    assert host.engine.api.images(f"{address}/broken") == []
+
+
 def test_an_image_for_another_machine_is_refused_before_anything(
     host: Host, target: DockerTarget
 ) -> None:
@@ -168,96 +175,3 @@ def test_an_image_for_another_machine_is_refused_before_anything(
     assert finding.status == "fail"
     assert finding.what == f"{foreign} is for arm64, the host is amd64"
     other.channel.close()
-
-
-def loaded(host: Host, architecture: str, note: str) -> str:
-    """The name of an image with one small file, for a machine of some architecture."""
-    name = f"opsctl-test-{architecture}:{note}"
-    host.engine.api.load_image(_archive(name, architecture, note))
-    return name
-
-
-def _archive(name: str, architecture: str, note: str) -> bytes:
-    """As `docker save` writes it."""
-    layer = _tar({"note": note.encode()})
-    config = {
-        "architecture": architecture, "os": "linux", "config": {},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-    }  # fmt: skip
-    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    return _tar(
-        {
-            "config.json": json.dumps(config).encode(),
-            "layer.tar": layer,
-            "manifest.json": json.dumps(manifest).encode(),
-        }
-    )
-
-
-def _tar(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-class BrokenRegistry:
-    """A registry (distribution specification v2) whose one image can't be had."""
-
-    config = json.dumps({"architecture": "amd64", "os": "linux"}).encode()
-    config_digest = "sha256:" + hashlib.sha256(config).hexdigest()
-    manifest = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-            "config": {
-                "mediaType": "application/vnd.docker.container.image.v1+json",
-                "size": len(config), "digest": config_digest,
-            },
-            "layers": [],
-        }
-    ).encode()  # fmt: skip
-    digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
-
-    def __init__(self, fault: str) -> None:
-        outer = self
-        self.fault = fault
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.answer(self)
-
-            do_HEAD = do_GET  # noqa: N815  (the library looks for this name)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-
-    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        kind = "application/json"
-        status, body = 200, b"{}"
-        if "/manifests/" in request.path:
-            status, body = (500, b"{}") if self.fault == "500" else (200, self.manifest)
-            kind = "application/vnd.docker.distribution.manifest.v2+json"
-        elif "/blobs/" in request.path:
-            body = self.config[:-5]  # what a broken disk or proxy gives: less than was promised
-        request.send_response(status)
-        request.send_header("Content-Type", kind)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        if request.command == "GET":
-            request.wfile.write(body)
-
-    def __enter__(self) -> str:
-        self.thread.start()
-        return f"127.0.0.1:{self.server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
