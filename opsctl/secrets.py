@@ -135,7 +135,7 @@ class SecretStore:
         """
         try:
             content = self._storage.read(_path(release))
-            values: dict[str, str] = json.loads(content.data.decode()) if content else {}
+            return _values_of(content.data) if content else {}
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is damaged"
             # Not chained: a decoding error carries the file's content.
@@ -144,7 +144,6 @@ class SecretStore:
                 why=f"{self._storage.label}/{_path(release)}: {reason}",
                 next_step="Repair or delete the file, then deploy again to resolve the secrets",
             ) from None
-        return values
 
     def everything(self) -> dict[str, str]:
         """The values of all releases, by release and name; entries that can't be read are left out.
@@ -156,7 +155,7 @@ class SecretStore:
             release = entry.removesuffix(".json")
             if release != entry and not entry.startswith("."):
                 with contextlib.suppress(ValueError):
-                    for name, value in json.loads(data.decode()).items():
+                    for name, value in _values_of(data).items():
                         values[f"{release} {name}"] = value
         return values
 
@@ -182,6 +181,14 @@ class SecretStore:
     def remove(self, release: str) -> None:
         """Forget the values of `release`."""
         self._storage.remove(_path(release))
+
+
+def _values_of(data: bytes) -> dict[str, str]:
+    """The values of an entry by name. Raises ValueError when it is none that `save` wrote."""
+    found = json.loads(data.decode())
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError("no object of texts")
+    return found
 
 
 def _path(release: str) -> str:

@@ -121,9 +121,12 @@ def test_a_release_without_secrets_has_none(tmp_path: Path) -> None:
     assert SecretStore(FolderStorage(tmp_path)).load("r1") == {}
 
 
-def test_a_damaged_file_is_refused_without_showing_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"A": "' + VALUE, f'["{VALUE}"]', '{"A": ["' + VALUE + '"]}', "null", ""]
+)
+def test_a_damaged_file_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
     (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "r1.json").write_text('{"A": "' + VALUE)
+    (tmp_path / "secrets" / "r1.json").write_text(text)
     with pytest.raises(PreflightRefused) as caught:
         SecretStore(FolderStorage(tmp_path)).load("r1")
     assert caught.value.why == f"{tmp_path}/secrets/r1.json: it is damaged"
@@ -150,6 +153,7 @@ def test_everything_that_releases_have_is_known_for_hiding(tmp_path: Path) -> No
     store.save("r1", {"TOKEN": "old-value"})
     store.save("r2", {"TOKEN": "new-value", "KEY": "k"})
     (tmp_path / "secrets" / "r3.json").write_text("{damaged")
+    (tmp_path / "secrets" / "r4.json").write_text("[1]")
     assert store.everything() == {
         "r1 TOKEN": "old-value",
         "r2 TOKEN": "new-value",
