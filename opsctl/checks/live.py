@@ -110,7 +110,10 @@ class _Watch:
         if not replicas:
             return "it has no replica any more"
         for replica in replicas:
-            if replica.phase != "ready" and replica.name in self._was_ready:
+            # Whoever is told to stop (a pod that a person deletes, a node that is drained) is not
+            # ill: another takes its place.
+            ill = replica.phase not in ("ready", "stopping")
+            if ill and replica.name in self._was_ready:
                 return _state(replica)
         limits = self._trial.limits
         if self.restarts > limits.restarts_max:

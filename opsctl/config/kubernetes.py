@@ -47,6 +47,12 @@ class Gateway(Section):
     namespace: str | None = key(None, doc="Its namespace; default: the service's.", example="infra")
     section: str | None = key(None, doc="Listener; default: all.", example="web")
     hostnames: tuple[str, ...] = key((), doc="Host names that the service answers to.")
+    try_header: str | None = key(
+        None,
+        doc="NAME: VALUE; requests with this header go to a candidate as soon as it has a share of"
+        " the traffic, whatever its weight.",
+        example="X-Try: yes",
+    )
 
 
 @section

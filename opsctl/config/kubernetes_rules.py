@@ -21,6 +21,7 @@ _RESOURCE = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
 _VNPU = r"[0-9]+c(\.[0-9]+cpu)?(\.[0-9]+g)?(\.n?dvpp)?"
 _HOST_NAME = r"(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _FOLDER = r"/[^\s:]+"
+_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: *[!-~]([ -~]*[!-~])?"
 _ADDRESS = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}"
 
 
@@ -59,6 +60,7 @@ def gateway(value: Gateway, at: Section) -> None:
     named(at, "name", value.name, OBJECT_NAME, "the name of a Gateway")
     named(at, "namespace", value.namespace, LABEL_NAME, "the name of a namespace")
     named(at, "section", value.section, OBJECT_NAME, "the name of a listener")
+    named(at, "try_header", value.try_header, _HEADER, "NAME: VALUE")
     for index, name in enumerate(value.hostnames):
         named(at, f"hostnames[{index}]", name, _HOST_NAME, "a host name, or *.DOMAIN")
 
@@ -81,6 +83,8 @@ def kubernetes(value: Kubernetes, at: Section) -> None:
             at.wrong(f"writable_mb.{shown(path)}", "the size is less than 1")
     if value.autoscaling is not None and value.traffic == "selector":
         at.wrong("autoscaling", "with traffic: selector the number of replicas is the share")
+    if value.gateway.try_header is not None and value.traffic == "selector":
+        at.wrong("gateway.try_header", "only an HTTPRoute can do that, and traffic is selector")
 
 
 def compose(value: Compose, at: Section) -> None:

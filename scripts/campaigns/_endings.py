@@ -97,7 +97,7 @@ def judge(opsctl: Opsctl, ending: Ending, command: str) -> list[str]:
         serial = opsctl.project.state / "releases" / after.serving / "app" / "serial.txt"
         if serial.read_text().strip() != ending.serial:
             wrong.append(f"{after.serving} is not the content that was deployed")
-    wrong += judge_processes(opsctl, after)
+    wrong += opsctl.wrong_processes(after.pids)
     held = opsctl.run("lock", "status").data.get("outcome")
     if held != "free":
         wrong.append(f"the lock is {held}")
@@ -107,7 +107,8 @@ def judge(opsctl: Opsctl, ending: Ending, command: str) -> list[str]:
 def judge_front_door(project: ServiceProject) -> list[str]:
     """What is wrong with the answer to one request."""
     right = json.loads(project.requests.read_text())[0]
-    status, answer = post(project.port, urlsplit(project.url).path, right["body"])
+    door = urlsplit(project.url)
+    status, answer = post(door.port or 80, door.path, right["body"], door.hostname or "")
     tolerance = right.get("tolerance", 0.0)
     if status == 200 and is_right(answer["predictions"], right["predictions"], tolerance):
         return []
@@ -140,22 +141,6 @@ def ending_weights(ending: Ending, command: str) -> dict[str, int]:
         return dict(ending.before.weights)
     new = ending.after.serving
     return {str(new): 100, str(old): 0} if new != old else dict(ending.before.weights)
-
-
-def judge_processes(opsctl: Opsctl, after: Moment) -> list[str]:
-    """What is wrong with the processes: the replicas, one balancer, one supervisor, no more."""
-    running = opsctl.processes()
-    replicas = {pid for pid, line in running.items() if opsctl.project.replica_mark in line}
-    wrong = []
-    if replicas != set(after.pids):
-        wrong.append(f"replicas {sorted(replicas)} run instead of {sorted(after.pids)}")
-    clients = [line for line in running.values() if "opsctl.cli" in line]
-    if clients:
-        wrong.append(f"left over: {clients}")
-    balancers = [line for line in running.values() if line.startswith("haproxy")]
-    if len(balancers) > 2:
-        wrong.append(f"{len(balancers)} balancers run")
-    return wrong
 
 
 def count_of(seen: Mapping[str, Any], release: str, start: float, end: float) -> int:

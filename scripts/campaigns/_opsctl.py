@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,25 @@ class Opsctl:
         """Command lines of everything that runs for the service, by pid."""
         return processes_of(self.project.root)
 
+    def wrong_processes(self, replicas: Collection[int]) -> list[str]:
+        """What is wrong with what runs: these replicas, one balancer, one supervisor, no more."""
+        running = self.processes()
+        found = {pid for pid, line in running.items() if self.project.replica_mark in line}
+        wrong = []
+        if found != set(replicas):
+            wrong.append(f"replicas {sorted(found)} run instead of {sorted(replicas)}")
+        clients = [line for line in running.values() if "opsctl.cli" in line]
+        if clients:
+            wrong.append(f"left over: {clients}")
+        balancers = [line for line in running.values() if line.startswith("haproxy")]
+        if len(balancers) > 2:
+            wrong.append(f"{len(balancers)} balancers run")
+        return wrong
+
+    def recoverer(self, serial: str) -> Opsctl:
+        """The command as it is called after a kill: where it was called before."""
+        return self
+
     def down(self) -> list[str]:
         """Take everything down; command lines of processes that were left (and are now ended)."""
         self.run("down", "--yes")
@@ -107,6 +126,15 @@ def parse(text: str) -> Mapping[str, Any]:
 
 def processes_of(folder: Path) -> dict[int, str]:
     """Command lines of the processes that work in `folder` or name it, by pid; not our own."""
+    return _processes(lambda entry, line: str(folder) in line or _is_in(entry, folder))
+
+
+def processes_with(words: str) -> dict[int, str]:
+    """Command lines of the processes that have these words in theirs, by pid; not our own."""
+    return _processes(lambda _, line: words in line)
+
+
+def _processes(wanted: Callable[[Path, str], bool]) -> dict[int, str]:
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -114,7 +142,7 @@ def processes_of(folder: Path) -> dict[int, str]:
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             # A zombie has no command line and holds nothing.
-            if line and (str(folder) in line or _is_in(entry, folder)):
+            if line and wanted(entry, line):
                 found[int(entry.name)] = line.strip()
     return found
 

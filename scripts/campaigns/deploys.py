@@ -6,6 +6,7 @@ that must serve serves, by status and by the front door's own header.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.campaigns._opsctl import Opsctl, Result
-from tests.apps.processes import start_client
-from tests.apps.project import BAD, GOOD, Candidate, Options, write
+from tests.apps.processes import ClientRun, start_client
+from tests.apps.project import BAD, GOOD, Candidate, Options, ServiceProject, write
 
 RUNS = 100
 RATE_PER_S = 200.0
@@ -38,13 +39,19 @@ def run_all(
     return run_chain(Opsctl(project), seed, plan, emit)
 
 
+def front_door(project: ServiceProject) -> list[ClientRun]:
+    """One client where users ask."""
+    return [start_client(project, project.root, rate=RATE_PER_S)]
+
+
 def run_chain(
     opsctl: Opsctl,
     seed: int,
     plan: Mapping[int, Candidate],
     emit: Callable[[dict[str, Any]], None],
+    watch: Callable[[ServiceProject], list[ClientRun]] = front_door,
 ) -> dict[str, Any]:
-    """A first deploy, then each candidate of the plan."""
+    """A first deploy, then each candidate of the plan, while the clients of `watch` ask."""
     failed = 0
     try:
         first = opsctl.run("deploy")
@@ -52,7 +59,7 @@ def run_chain(
             return {"ok": False, "why": f"first deploy: {first.exit_code} {first.stderr[-1500:]}"}
         serving = str(first.data["serving_release"])
         for index, candidate in plan.items():
-            record = run_next(opsctl, f"{seed}-{index}", candidate, serving)
+            record = run_next(opsctl, f"{seed}-{index}", candidate, serving, watch)
             emit({"index": index, **record})
             failed += not record["ok"]
             if failed >= FAILED_MAX:
@@ -69,16 +76,23 @@ def choose(seed: int, index: int) -> Candidate:
     return numbers.choice(GOOD if index % 2 == 0 else BAD)
 
 
-def run_next(opsctl: Opsctl, serial: str, candidate: Candidate, serving: str) -> dict[str, Any]:
+def run_next(
+    opsctl: Opsctl,
+    serial: str,
+    candidate: Candidate,
+    serving: str,
+    watch: Callable[[ServiceProject], list[ClientRun]] = front_door,
+) -> dict[str, Any]:
     """One deploy under load, judged."""
     project = opsctl.project
     project.change(candidate, serial)
-    with start_client(project, project.root, rate=RATE_PER_S) as client:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(client) for client in watch(project)]
         time.sleep(BEFORE_S)
         result = opsctl.run("deploy")
         time.sleep(AFTER_S)
-        seen = client.stop()
-    wrong = judge(candidate, result, seen, serving)
+        all_seen = [client.stop() for client in clients]
+    wrong = [w for seen in all_seen for w in judge(candidate, result, seen, serving)]
     serves = opsctl.status()["serving_release"]
     wanted = str(result.data.get("release")) if candidate.good else serving
     if serves != wanted:
@@ -87,11 +101,11 @@ def run_next(opsctl: Opsctl, serial: str, candidate: Candidate, serving: str) ->
         "kind": candidate.kind,
         "exit_code": result.exit_code,
         "serving": serves,
-        "sent": seen["sent"],
-        "failed_requests": seen["failed"],
-        "failures": seen["failures"][:5],
-        "p99_ms": seen["latency_ms"]["p99"],
-        "client_lag_ms_max": seen["lag_ms_max"],
+        "sent": sum(seen["sent"] for seen in all_seen),
+        "failed_requests": sum(seen["failed"] for seen in all_seen),
+        "failures": [failure for seen in all_seen for failure in seen["failures"][:5]],
+        "p99_ms": max(seen["latency_ms"]["p99"] or 0 for seen in all_seen),
+        "client_lag_ms_max": max(seen["lag_ms_max"] for seen in all_seen),
         "seconds": round(result.seconds, 3),
         "journal_ms": result.data.get("journal_ms"),
         "reason": result.data.get("reason", ""),

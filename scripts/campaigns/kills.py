@@ -189,7 +189,7 @@ def run_next(opsctl: Opsctl, serial: str, kill: Kill, candidate: Candidate) -> d
             end_everything(project.root)
         time.sleep(kill.pause_s)
         open_before = look(opsctl)
-        recovery = opsctl.run(kill.recovery)
+        recovery = opsctl.recoverer(serial).run(kill.recovery)
         time.sleep(0.3)
         seen = client.stop() if client else None
     finally:

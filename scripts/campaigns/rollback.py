@@ -52,13 +52,20 @@ def run_next(chain: LightProject, seed: int, index: int) -> dict[str, Any]:
     project.change(Candidate("code"), f"{seed}-{index}")
     bad = deploy(opsctl)
     start_s = 0.0 if warm else service_start_s(project)
+    limit_s = WARM_MAX_S if warm else start_s + COLD_EXTRA_MAX_S
+    record = roll_back(opsctl, bad, old, limit_s)
+    return {"index": index, "kind": "warm" if warm else "cold", **record}
+
+
+def roll_back(opsctl: Opsctl, bad: str, old: str, limit_s: float) -> dict[str, Any]:
+    """A rollback from `bad` to `old` under load, judged."""
+    project = opsctl.project
     with start_client(project, project.root, rate=RATE_PER_S) as client:
         time.sleep(WATCH_S)
         result = opsctl.run("rollback")
         time.sleep(WATCH_S)
         seen = client.stop()
     took_s = seen["releases"][bad]["last_sent"] - result.began
-    limit_s = WARM_MAX_S if warm else start_s + COLD_EXTRA_MAX_S
     wrong = []
     if result.exit_code != 0:
         wrong.append(f"rollback ended with {result.exit_code}: {result.stderr[-500:]}")
@@ -69,8 +76,6 @@ def run_next(chain: LightProject, seed: int, index: int) -> dict[str, Any]:
     if took_s > limit_s:
         wrong.append(f"{bad} answered for {took_s:.2f} s, {limit_s:.2f} s are allowed")
     return {
-        "index": index,
-        "kind": "warm" if warm else "cold",
         "took_s": round(took_s, 3),
         "limit_s": round(limit_s, 3),
         "command_s": round(result.seconds, 3),

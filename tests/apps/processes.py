@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -88,9 +88,9 @@ def get(port: int, path: str) -> int:
         connection.close()
 
 
-def post(port: int, path: str, body: Any) -> tuple[int, Any]:
+def post(port: int, path: str, body: Any, host: str = "127.0.0.1") -> tuple[int, Any]:
     """Status and JSON answer of a POST."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
         connection.request("POST", path, json.dumps(body))
         response = connection.getresponse()
@@ -117,14 +117,22 @@ class ClientRun(Running):
 
 
 def start_client(
-    project: ServiceProject, folder: Path, *, rate: float = 200.0, arrivals: str = "constant"
+    project: ServiceProject,
+    folder: Path,
+    *,
+    rate: float = 200.0,
+    arrivals: str = "constant",
+    within: Sequence[str] = (),
 ) -> ClientRun:
-    """The client on the project's front door; returns when its connections stand."""
+    """The client on the project's front door; returns when its connections stand.
+
+    `within` goes before its command line: what runs a command in another place.
+    """
     out, log = folder / "client.json", folder / "client.log"
     out.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
     argv = [
-        *(sys.executable, "-S", "-E", str(APPS / "client.py"), "--url", project.url),
+        *(*within, sys.executable, "-S", "-E", str(APPS / "client.py"), "--url", project.url),
         *("--requests", str(project.requests), "--out", str(out)),
         *("--rate", str(rate), "--arrivals", arrivals),
     ]

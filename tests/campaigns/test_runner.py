@@ -83,7 +83,8 @@ def test_the_seed_is_new_each_time_and_printed(
 def test_every_campaign_is_found_by_its_name() -> None:
     light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
     real = ["real_deploys", "real_kills", "docker_deploys", "docker_kills"]
-    assert runner.names() == sorted([*light, *real])
+    kube = ["kube_deploys", "kube_kills", "kube_rollback"]
+    assert runner.names() == sorted([*light, *real, *kube])
 
 
 def test_jobs_share_the_runs_and_each_is_made_once(

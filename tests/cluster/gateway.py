@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.kubernetes import SCRIPT, Cluster, ask, wait_until
+from tests.cluster.kubernetes import Cluster, ask, wait_until
 
 PORT = 18080
 CLASS = "traefik-of-tests"
@@ -23,16 +23,21 @@ def traefik(cluster: Cluster, namespace: str, folder: Path) -> Iterator[int]:
     cluster.kubectl("apply", "--server-side", "--filename", "-", given=objects(namespace))
     settings = {
         "entryPoints": {"web": {"address": f":{PORT}"}},
-        "providers": {"kubernetesGateway": {"namespaces": [namespace]}},
+        "providers": {
+            "kubernetesGateway": {
+                "namespaces": [namespace],
+                # Where users reach it: without a load balancer only Traefik can be told.
+                "statusAddress": {"ip": cluster.address},
+            }
+        },
         "log": {"level": "INFO"},
     }
     file = folder / "traefik.yaml"
     file.write_text(yaml.safe_dump(settings))
     program = Path(sys.executable).with_name("traefik")
     log = (folder / "traefik.log").open("wb")
-    # Inside the node, as only there pods can be reached.
     process = subprocess.Popen(
-        [str(SCRIPT), "enter", str(program), f"--configfile={file}"],
+        [*cluster.within(), str(program), f"--configfile={file}"],
         env=cluster.variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
     )  # fmt: skip
     try:

@@ -78,6 +78,11 @@ class Cluster:
         """What scripts/cluster prints, as for `stop kubelet`. Raises Refused."""
         return self.run([str(SCRIPT), *arguments])
 
+    def within(self) -> list[str]:
+        """What goes before a command for it to run on the node's network, where pods can be
+        reached. It becomes the command, so that a signal to it is one to the command."""
+        return ["nsenter", "--target", self.order("pid").strip(), "--net", "--"]
+
     @contextmanager
     def namespace(self, name: str, level: str = "restricted") -> Iterator[str]:
         """A namespace whose pods must be of a level; gone afterwards, without waiting."""

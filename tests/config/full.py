@@ -246,6 +246,7 @@ FULL: dict[str, Any] = {
                     "namespace": "infra",
                     "section": "web",
                     "hostnames": ["anomaly.example.org"],
+                    "try_header": "X-Try: yes",
                 },
                 "cpu": 1.5,
                 "memory_mb": 2048,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class DockerStage:
 
     clock = SystemClock()
     epoch = 0
+    retries = True
 
     def __init__(self, folder: Path) -> None:
         self.host = bench_yard.host_or_skip()
@@ -45,6 +47,12 @@ class DockerStage:
     def ask(self, path: str = "/", body: str = "{}") -> tuple[int, str]:
         door = self.target.front_door()
         return ask(door.host, door.port, path, "POST", body)[:2]
+
+    def called(self, replicas: Iterable[str]) -> list[str]:
+        return list(replicas)
+
+    def begins(self, event: str, replica: str) -> bool:
+        return f"{replica} started" in event
 
     def kill_a_replica(self, release: str) -> None:
         name = self.target.observe().of(release)[0].name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.targets.house import House, project_in
@@ -13,6 +14,7 @@ class LocalStage:
     """Processes of this machine."""
 
     epoch = 0
+    retries = True
 
     def __init__(self, folder: Path) -> None:
         self.house = House(project_in(folder))
@@ -23,6 +25,12 @@ class LocalStage:
 
     def ask(self, path: str = "/", body: str = "{}") -> tuple[int, str]:
         return self.house.ask(path, body=body)[:2]
+
+    def called(self, replicas: Iterable[str]) -> list[str]:
+        return list(replicas)
+
+    def begins(self, event: str, replica: str) -> bool:
+        return f"{replica} started" in event
 
     def kill_a_replica(self, release: str) -> None:
         os.kill(self.target.observe().of(release)[0].pid, signal.SIGKILL)

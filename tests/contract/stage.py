@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from opsctl.model import DesiredState, Guard, Observed, Share, Stamp
@@ -18,6 +18,10 @@ class Stage(Protocol):
         """The target under test."""
 
     @property
+    def retries(self) -> bool:
+        """Whether the front door asks another replica when one has just died."""
+
+    @property
     def epoch(self) -> int:
         """The last epoch of an earlier test; 0 on a new stage."""
 
@@ -27,11 +31,20 @@ class Stage(Protocol):
     def ask(self, path: str = "/", body: str = "{}") -> tuple[int, str]:
         """POST at the front door: status, and the release that answered (header)."""
 
+    def called(self, replicas: Iterable[str]) -> list[str]:
+        """Names of replicas as the contract has them: `r1-2`, and `r1-b1` for a baseline."""
+
     def kill_a_replica(self, release: str) -> None:
         """SIGKILL for one replica of a release."""
 
+    def begins(self, event: str, replica: str) -> bool:
+        """Whether an event tells that a replica was started."""
+
     def left_over(self) -> list[str]:
         """What of the service still runs or lies about on the target after `down`."""
+
+    def clear(self) -> None:
+        """Leave nothing, by force."""
 
 
 class Holder:

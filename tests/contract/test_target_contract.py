@@ -7,11 +7,16 @@ import time
 import pytest
 
 from opsctl.errors import Superseded
-from opsctl.model import DesiredState, Guard, Share, Stamp
+from opsctl.model import DesiredState, Guard, Observed, Share, Stamp
 from tests.contract.stage import Holder, Stage
 
 LEASE_S = 5.0
 """Long enough for a holder that a slow machine lets wait."""
+
+
+def called(stage: Stage, seen: Observed) -> list[str]:
+    """What all replicas are called, sorted."""
+    return sorted(stage.called(sorted(replica.name for replica in seen.replicas)))
 
 
 def test_a_new_service_runs_nothing(new_stage: Stage) -> None:
@@ -23,9 +28,8 @@ def test_a_new_service_runs_nothing(new_stage: Stage) -> None:
 def test_an_applied_state_is_reached_and_serves(stage: Stage, holder: Holder) -> None:
     stage.release("r1")
     seen = holder.converge(Share("r1", 2, 100))
-    assert [(r.name, r.phase, r.role) for r in seen.of("r1")] == [
-        ("r1-1", "ready", "serving"), ("r1-2", "ready", "serving"),
-    ]  # fmt: skip
+    assert [(r.phase, r.role) for r in seen.of("r1")] == [("ready", "serving")] * 2
+    assert called(stage, seen) == ["r1-1", "r1-2"]
     assert seen.weights == {"r1": 100}
     assert seen.front_url == stage.target.front_door().url
     assert holder.answers(10) == {"r1": 10}
@@ -48,16 +52,16 @@ def test_a_candidate_without_traffic_has_private_endpoints_only(
     holder.converge(Share("r1", 1, 100), Share("r2", 1, 0))
     assert holder.answers(20) == {"r1": 20}
     (endpoint,) = stage.target.endpoints("r2")
-    assert endpoint.name == "r2-1"
+    assert stage.called([endpoint.name]) == ["r2-1"]
     assert endpoint.port > 0
 
 
 def test_a_baseline_copy_stands_beside_its_release(stage: Stage, holder: Holder) -> None:
     stage.release("r1")
     seen = holder.converge(Share("r1", 1, 100), Share("r1", 1, role="baseline"))
-    assert [r.name for r in seen.of("r1", "baseline")] == ["r1-b1"]
-    assert [e.name for e in stage.target.endpoints("r1", "baseline")] == ["r1-b1"]
-    assert [e.name for e in stage.target.endpoints("r1")] == ["r1-1"]
+    assert stage.called(r.name for r in seen.of("r1", "baseline")) == ["r1-b1"]
+    assert stage.called(e.name for e in stage.target.endpoints("r1", "baseline")) == ["r1-b1"]
+    assert stage.called(e.name for e in stage.target.endpoints("r1")) == ["r1-1"]
 
 
 def test_traffic_follows_the_weights(stage: Stage, holder: Holder) -> None:
@@ -84,18 +88,16 @@ def test_a_release_that_is_not_wanted_any_more_is_removed(stage: Stage, holder: 
     stage.release("r2")
     holder.converge(Share("r1", 1, 100), Share("r2", 1, 0))
     seen = holder.converge(Share("r1", 1, 100))
-    assert [r.name for r in seen.replicas] == ["r1-1"]
+    assert called(stage, seen) == ["r1-1"]
 
 
 def test_replicas_are_added_and_taken_away(stage: Stage, holder: Holder) -> None:
     stage.release("r1")
     holder.converge(Share("r1", 1, 100))
     seen = holder.converge(Share("r1", 3, 100))
-    assert [r.name for r in sorted(seen.replicas, key=lambda r: r.name)] == [
-        "r1-1", "r1-2", "r1-3"
-    ]  # fmt: skip
+    assert called(stage, seen) == ["r1-1", "r1-2", "r1-3"]
     seen = holder.converge(Share("r1", 2, 100))
-    assert sorted(r.name for r in seen.replicas) == ["r1-1", "r1-2"]
+    assert called(stage, seen) == ["r1-1", "r1-2"]
     assert holder.answers(10) == {"r1": 10}
 
 
@@ -103,8 +105,10 @@ def test_a_dead_replica_is_replaced_and_counted(stage: Stage, holder: Holder) ->
     stage.release("r1")
     holder.converge(Share("r1", 2, 100))
     stage.kill_a_replica("r1")
-    assert holder.answers(20) == {"r1": 20}
+    if stage.retries:
+        assert holder.answers(20) == {"r1": 20}
     seen = holder.wait(lambda seen: seen.converged and any(r.restarts for r in seen.replicas))
+    assert holder.answers(20) == {"r1": 20}
     assert sum(r.restarts for r in seen.replicas) == 1
 
 
@@ -197,10 +201,10 @@ def test_logs_and_events_tell_of_each_replica(new_stage: Stage) -> None:
     stage.release("r1")
     holder.converge(Share("r1", 2, 100))
     names = {line.split(" ")[0] for line in stage.target.logs("r1")}
-    assert names == {"r1-1", "r1-2"}
-    events = "\n".join(stage.target.events("r1"))
-    assert "r1-1 started" in events
-    assert "r1-2 ready" in events
+    assert sorted(stage.called(sorted(names))) == ["r1-1", "r1-2"]
+    events = stage.target.events("r1")
+    for name in names:
+        assert any(stage.begins(event, name) for event in events)
 
 
 def test_preflight_of_a_good_place_finds_nothing(stage: Stage) -> None:

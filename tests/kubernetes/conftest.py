@@ -14,6 +14,7 @@ from opsctl.targets.kubernetes.names import Names
 from tests.apps.project import Options
 from tests.cluster.fixtures import cluster as cluster
 from tests.cluster.kubernetes import Cluster
+from tests.kubernetes.guard_image import guard_image
 from tests.kubernetes.light_project import KubeOpsctl, image_with_model, light_in
 
 
@@ -41,6 +42,12 @@ def api(room: str) -> Api:
 def image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The light service with its model, by digest."""
     return image_with_model(cluster, tmp_path_factory.mktemp("image") / "root")
+
+
+@pytest.fixture(scope="session")
+def guards(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The guard's image."""
+    return guard_image(cluster, tmp_path_factory.mktemp("guard"))
 
 
 @pytest.fixture

@@ -20,6 +20,12 @@ PYTHON = "/opt/python"
 
 def guard_image(cluster: Cluster, folder: Path) -> str:
     """Make the image in an empty folder; its name by digest."""
+    python_root(folder)
+    return cluster.order("image", "guard:1", str(folder), f"{PYTHON}/bin/python3").strip()
+
+
+def python_root(folder: Path) -> None:
+    """The files of the image, in an empty folder."""
     stdlib = Path(sysconfig.get_path("stdlib"))
     lib = folder / PYTHON[1:] / "lib" / stdlib.name
     ignored = shutil.ignore_patterns(*LEFT_OUT, "__pycache__", "*.a", "config-3*")
@@ -32,13 +38,26 @@ def guard_image(cluster: Cluster, folder: Path) -> str:
     for name in ("opsctl", "manifests", "helm"):
         part = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, lib / "site-packages" / name, ignore=part)
-    for library in libraries([program, *lib.rglob("*.so")]):
-        (folder / str(library)[1:]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, folder / str(library)[1:])
+    copy_libraries(folder, [program, *lib.rglob("*.so")])
     (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "usr" / "bin" / "python3").symlink_to(f"{PYTHON}/bin/python3")
     (folder / "tmp").mkdir()
-    return cluster.order("image", "guard:1", str(folder), f"{PYTHON}/bin/python3").strip()
+
+
+def copy_program(folder: Path, program: Path) -> None:
+    """A program of this machine and what it is linked with."""
+    copy = folder / str(program)[1:]
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program.resolve(), copy)
+    copy_libraries(folder, [program])
+
+
+def copy_libraries(folder: Path, programs: list[Path]) -> None:
+    """What programs are linked with, where they look for it."""
+    for library in libraries(programs):
+        copy = folder / str(library)[1:]
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, copy)
 
 
 def distributions(*names: str) -> set[str]:

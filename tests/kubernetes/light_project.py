@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import yaml
 
 from opsctl.config.load import load
 from opsctl.config.settings import Project
+from opsctl.release_changes import is_name
 from opsctl.targets.kubernetes.target import KubernetesTarget
-from scripts.campaigns._opsctl import Opsctl
+from scripts.campaigns._opsctl import Opsctl, processes_of, processes_with
 from scripts.nodes.layout import load as load_layout
 from tests.apps.project import BIAS, PREDICT, SERVICE, WEIGHTS, Candidate, Options, write
 from tests.cluster.kubernetes import Cluster
@@ -28,6 +29,9 @@ FAULTS = (
 """What the light image can get wrong by itself."""
 
 HELM = "4"
+SERVICE_PORT = 8501
+SERVING = "opsctl/release"
+"""Label that the service's pods have, and the guard's has not."""
 
 
 def image_with_model(cluster: Cluster, folder: Path) -> str:
@@ -51,6 +55,10 @@ class KubeLight:
     options: Options
     port: int = 0
     helm: str = HELM
+    door: int = 0
+    """Port of a Gateway on the node; 0: users come by the Service's own."""
+    address: str = ""
+    """The Service's address inside the cluster, for users who are there."""
 
     @property
     def config(self) -> Path:
@@ -65,13 +73,31 @@ class KubeLight:
     @property
     def url(self) -> str:
         """Where users ask for predictions."""
-        port = self.cluster.node_port(self.namespace, SERVICE)
+        if self.address:
+            return f"http://{self.address}:{SERVICE_PORT}{PREDICT}"
+        port = self.door or self.cluster.node_port(self.namespace, SERVICE)
         return f"http://{self.cluster.address}:{port}{PREDICT}"
 
     @property
     def state(self) -> Path:
-        """No state of the service lies on this machine."""
-        return self.root / ".opsctl" / "production" / SERVICE
+        """A copy of the journal in the namespace, made when it is asked for.
+
+        A release's `app/serial.txt` comes from the variables of its pods.
+        """
+        copy = self.root / "state"
+        storage = self.target().storage
+        (copy / "journal").mkdir(parents=True, exist_ok=True)
+        for name in storage.names("journal"):
+            kept = storage.read(f"journal/{name}")
+            (copy / "journal" / name).write_bytes(kept.data if kept else b"")
+        for release in filter(is_name, storage.names("releases")):
+            kept = storage.read(f"releases/{release}/release.json")
+            if kept is not None:
+                folder = copy / "releases" / release / "app"
+                folder.mkdir(parents=True, exist_ok=True)
+                pod = json.loads(kept.data)["launch"]["container"]["pod"]
+                folder.joinpath("serial.txt").write_text(pod["env"]["SERIAL"])
+        return copy
 
     @property
     def replica_mark(self) -> str:
@@ -112,7 +138,8 @@ def light_in(
         service.pop(part, None)
     service["app"].update(command=["/light", namespace], image=image)
     # A node whose machine is busy may be away for half a minute.
-    service["health"].update(interval_s=1.0, tries=300)
+    patient = {"interval_s": 1.0, "tries": 300, **options.overrides.get("health", {})}
+    service["health"].update(patient)
     service["strategy"].update(step_timeout_s=400)
     service["kubernetes"] = {
         "namespace": namespace, "service_type": "NodePort", "traffic": "selector", "cpu": 0.01,
@@ -125,6 +152,25 @@ def light_in(
     return project
 
 
+def by_route(light: KubeLight, port: int) -> KubeLight:
+    """The same project with traffic by the Gateway `front` of its namespace."""
+    settings = {"traffic": "route", "gateway": {"name": "front"}, "service_type": "ClusterIP"}
+    light.edit(lambda service: service["kubernetes"].update(settings))
+    return replace(light, door=port)
+
+
+def inside(light: KubeLight, address: str) -> KubeLight:
+    """The same project for users inside the cluster, where the Service has this address."""
+    return replace(light, address=address)
+
+
+def by_helm(light: KubeLight, major: str) -> KubeLight:
+    """The same project with another Helm."""
+    program = light.cluster.variables[f"CLUSTER_HELM{major}"]
+    light.edit(lambda service: service["kubernetes"].update(helm=program))
+    return replace(light, helm=major)
+
+
 @dataclass(frozen=True)
 class KubeOpsctl(Opsctl):
     """The command, in a project whose service runs in a cluster."""
@@ -135,6 +181,20 @@ class KubeOpsctl(Opsctl):
         """With the cluster's kubeconfig."""
         own = {"KUBECONFIG": self.light.cluster.variables["KUBECONFIG"]}
         return super().env(**own, **more)
+
+    def wrong_processes(self, replicas: Collection[int]) -> list[str]:
+        """What is wrong with what runs: a process for each replica, and no command left over."""
+        running = processes_of(self.light.root)
+        wrong = [f"left over: {line}" for line in running.values() if "opsctl.cli" in line]
+        pods = self.light.cluster.get("pods", "-n", self.light.namespace, "-l", SERVING)["items"]
+        found = len(processes_with(self.light.replica_mark))
+        if found != len(pods):
+            wrong.append(f"{found} processes run for {len(pods)} replicas")
+        return wrong
+
+    def recoverer(self, serial: str) -> KubeOpsctl:
+        """The command from another folder: all that it needs lies in the namespace."""
+        return self.elsewhere(self.light.root.parent / f"elsewhere-{serial}")
 
     def elsewhere(self, folder: Path) -> KubeOpsctl:
         """The same service from another folder, with nothing but opsctl.yaml and what it names."""

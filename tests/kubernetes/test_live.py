@@ -114,13 +114,49 @@ def test_the_front_service_tells_who_ordered_what() -> None:
     assert live.stamp == Stamp(3, 14, "ab")
     assert live.in_force == DesiredState((Share("r1", 2, 100),))
     assert live.turns == {"r1": (1, True)}
-    assert live.guard_changed
-    assert front_weights(live, {"a": "b"}) == {"r1": 100}
+    assert live.mark == "guard"
+    assert front_weights(live, {"a": "b"}, "selector") == {"r1": 100}
 
 
 def test_a_service_that_somebody_changed_has_no_known_traffic() -> None:
     live = Live(front({"a": "other"}, state='[["r1","serving",2,100]]'), (), ())
-    assert front_weights(live, {"a": "b"}) == {}
+    assert front_weights(live, {"a": "b"}, "selector") == {}
+
+
+def route(*weights: tuple[str, int], taken: int = 3, header: str = "") -> dict[str, Any]:
+    """An HTTPRoute of generation 3 of which a Gateway has taken in generation `taken`."""
+    backs = [{"name": f"light-{name}", "weight": weight} for name, weight in weights]
+    rules: list[dict[str, Any]] = [{"backendRefs": backs}]
+    if header:
+        match = {"headers": [{"name": "X-Try", "value": "yes"}]}
+        rules.insert(0, {"matches": [match], "backendRefs": [{"name": f"light-{header}"}]})
+    accepted = {"type": "Accepted", "status": "True", "observedGeneration": taken}
+    return {
+        "metadata": {"generation": 3},
+        "spec": {"rules": rules},
+        "status": {"parents": [{"conditions": [accepted]}]},
+    }
+
+
+def shared(made: dict[str, Any] | None) -> dict[str, int]:
+    """Traffic in force by a route, while the newest revision shares 75 to 25."""
+    state = '[["r1","serving",2,75],["r2","serving",2,25]]'
+    named = front({"a": "b"}, state=state)
+    named["metadata"]["name"] = "light"
+    return front_weights(Live(named, (), (), route=made), {"a": "b"}, "route")
+
+
+def test_a_route_shares_traffic_once_its_gateway_has_taken_it_in() -> None:
+    assert shared(route(("r1", 75), ("r2", 25))) == {"r1": 75, "r2": 25}
+    assert shared(route(("r1", 75), ("r2", 25), taken=2)) == {}
+    assert shared(None) == {}
+
+
+def test_a_route_that_somebody_changed_tells_what_it_does_now() -> None:
+    assert shared(route(("r1", 50), ("r2", 50))) == {"r1": 50, "r2": 50}
+    assert shared(route(("r1", 100), ("r2", 0))) == {"r1": 100}
+    # What goes to a release by a header is nobody's share.
+    assert shared(route(("r1", 75), ("r2", 25), header="r2")) == {"r1": 75, "r2": 25}
 
 
 def test_a_service_that_is_not_ours_says_nothing() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.apps.processes import start_client
 from tests.apps.project import CANDIDATES, Candidate
-from tests.kubernetes.light_project import KubeOpsctl
+from tests.cluster.gateway import traefik
+from tests.cluster.kubernetes import HELMS
+from tests.kubernetes.light_project import KubeOpsctl, by_helm, by_route
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -24,7 +27,29 @@ def deploy(light: KubeOpsctl, serial: int, candidate: Candidate | None = None) -
     return dict(result.data)
 
 
-def test_good_and_bad_releases_and_a_rollback_cost_no_request(light: KubeOpsctl) -> None:
+@pytest.fixture(params=["selector", "route"])
+def shared(
+    request: pytest.FixtureRequest, light: KubeOpsctl, tmp_path: Path
+) -> Iterator[KubeOpsctl]:
+    """The light service, its traffic shared in one of the two ways."""
+    if request.param == "selector":
+        yield light
+        return
+    project = light.light
+    with traefik(project.cluster, project.namespace, tmp_path) as port:
+        routed = by_route(project, port)
+        yield KubeOpsctl(routed, routed)
+
+
+@pytest.fixture(params=HELMS)
+def way(request: pytest.FixtureRequest, shared: KubeOpsctl) -> KubeOpsctl:
+    """And each revision made by one of the two Helms."""
+    project = by_helm(shared.light, request.param)
+    return KubeOpsctl(project, project)
+
+
+def test_good_and_bad_releases_and_a_rollback_cost_no_request(way: KubeOpsctl) -> None:
+    light = way
     assert deploy(light, 1)["outcome"] == "deployed"
     with start_client(light.light, light.light.root, rate=RATE_PER_S) as client:
         assert deploy(light, 2)["serving_release"] == "r2"

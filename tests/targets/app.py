@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-state = {"health": 200, "live": 200, "served": 0}
+state = {"health": 200, "live": 200, "served": 0, "failed": 0}
 kept: list[bytearray] = []
 DELAY_S = float(os.environ.get("APP_DELAY", "0"))
 FAIL_PERCENT = int(os.environ.get("APP_FAIL_PERCENT", "0"))
@@ -26,6 +26,11 @@ async def answer(method: str, path: str, body: bytes) -> tuple[int, object]:
         return state["health"], {}
     if path == "/health/live":
         return state["live"], {}
+    if path == "/metrics":
+        return 200, (
+            f"inference_requests_total {state['served']}\n"
+            f"inference_errors_total {state['failed']}\n"
+        )
     if path == "/control":
         return control(json.loads(body))
     state["served"] += 1
@@ -33,6 +38,7 @@ async def answer(method: str, path: str, body: bytes) -> tuple[int, object]:
     if delay:
         await asyncio.sleep(delay)
     if state["served"] % 100 < FAIL_PERCENT:
+        state["failed"] += 1
         return 500, {"error": "on purpose"}
     return 200, {
         "release": os.environ["OPSCTL_RELEASE"],
@@ -94,7 +100,7 @@ class Connection(asyncio.Protocol):
             self.data = rest[length:]
             method, path, _ = first.split(" ")
             status, value = await answer(method, path, rest[:length])
-            text = json.dumps(value).encode()
+            text = value.encode() if isinstance(value, str) else json.dumps(value).encode()
             close = stopping or headers.get("connection") == "close"
             self.transport.write(
                 b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s"

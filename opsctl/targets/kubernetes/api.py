@@ -16,9 +16,10 @@ from opsctl.config.settings import Kubernetes
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """An API server that answered this command before is waited for so long when it goes away: that
-of a control plane with one server is back within half a minute after a restart."""
+of a control plane with one server is back within half a minute after a restart, and later on a
+machine that is busy."""
 
 CONNECT_S = 5.0
 READ_S = 30.0

@@ -22,19 +22,18 @@ from opsctl.errors import ConfigError, OpsctlError, TargetUnreachable
 from opsctl.model import DesiredState, Json
 from opsctl.render.manifests import front_selector
 from opsctl.targets.kubernetes import guarding
-from opsctl.targets.kubernetes.api import Api
+from opsctl.targets.kubernetes.api import Api, Conflict
 from opsctl.targets.kubernetes.desired import Order, spelled
-from opsctl.targets.kubernetes.live import Live
+from opsctl.targets.kubernetes.live import Live, by_header
 from opsctl.targets.kubernetes.mirror import Mirror
-from opsctl.targets.kubernetes.names import IN_FORCE, ORDER_PART, TAKEN, VALUES, Names
+from opsctl.targets.kubernetes.names import GUARD, IN_FORCE, ORDER_PART, TAKEN, VALUES, Names
 from opsctl.targets.kubernetes.orders import KEY, Orders
 from opsctl.targets.kubernetes.storage import KubeStorage
 from opsctl.targets.kubernetes.traffic import Meter
 from opsctl.targets.kubernetes.view import View
 
 TICK_S = 0.25
-MANAGER = "opsctl-guard"
-"""Who owns the fields that the guard changes; Helm is told to take them back."""
+TRIES = 20
 
 
 @dataclass
@@ -68,6 +67,14 @@ class Sentry:
 
     def look(self) -> None:
         """One look at everything, and what follows from it. Raises OpsctlError."""
+        try:
+            self._look()
+        except TargetUnreachable:
+            # Nobody can renew anything now: the holder's silence is counted from its end on.
+            self._beat_at = time.monotonic()
+            raise
+
+    def _look(self) -> None:
         found = self._order.get(self._names.order)
         if found is None:
             return
@@ -81,10 +88,11 @@ class Sentry:
         self._retire(order, live)
 
     def _silence_s(self, order: Order) -> float:
-        """How long the holder has shown nothing: neither a renewal nor another order."""
+        """How long the holder has shown nothing: neither a renewal nor another order. What is
+        renewed while the watch is down is not seen, so that time does not count."""
         lease = self._lease.get(self._names.attendance)
         beat = (lease["metadata"]["resourceVersion"] if lease else "", order.stamp)
-        if beat != self._beat:
+        if beat != self._beat or self._lease.is_blind:
             self._beat, self._beat_at = beat, time.monotonic()
         return time.monotonic() - self._beat_at
 
@@ -131,7 +139,8 @@ class Sentry:
     def _retire(self, order: Order, live: Live) -> None:
         """Stop warm releases whose window is over; the order forgets them."""
         state = guarding.retired(order.in_force, time.time())
-        if state == order.in_force or not order.guard.unattended:
+        left_alone = order.guard.unattended or order.guarded
+        if state == order.in_force or not left_alone:
             return
         gone = {s.release for s in order.in_force.shares} - {s.release for s in state.shares}
         changed = replace(order, state=state, guarded="")
@@ -141,12 +150,25 @@ class Sentry:
             return
         for release in sorted(gone):
             path = self._names.path("deployments", self._names.workload(release), "scale")
-            self._api.patch(path, {"spec": {"replicas": 0}}, MANAGER)
+            self._api.patch(path, {"spec": {"replicas": 0}}, GUARD)
             say(f"{release} has retired")
-        left = DesiredState(tuple(s for s in live.in_force.shares if s.release not in gone))
+        for _ in range(TRIES):
+            if self._forgotten(gone):
+                return
+
+    def _forgotten(self, gone: set[str]) -> bool:
+        """Whether the front Service knows those releases no more; False when somebody else has
+        changed it meanwhile."""
+        path = self._names.path("services", self._names.service)
+        front = self._api.get(path)
+        shares = Live(front, (), ()).in_force.shares
+        left = DesiredState(tuple(s for s in shares if s.release not in gone))
         notes = {IN_FORCE: spelled(left), VALUES: TAKEN}
-        front = self._names.path("services", self._names.service)
-        self._api.patch(front, {"metadata": {"annotations": notes}}, MANAGER)
+        try:
+            self._api.patch(path, {"metadata": {**_version(front), "annotations": notes}}, GUARD)
+        except Conflict:
+            return False
+        return True
 
     def _flow(self, live: Live, wanted: DesiredState) -> None:
         """Send the traffic where `wanted` says."""
@@ -158,19 +180,19 @@ class Sentry:
                 for share in wanted.shares
                 if share.role == "serving"
             }
-            for rule in route["spec"]["rules"]:
-                for back in rule["backendRefs"]:
-                    if back["name"] in weights and "headers" not in str(rule.get("matches")):
-                        back["weight"] = weights[back["name"]]
-            self._api.patch(path, {"spec": {"rules": route["spec"]["rules"]}}, MANAGER)
+            rules = [rule for rule in route["spec"]["rules"] if not by_header(rule)]
+            for back in (back for rule in rules for back in rule["backendRefs"]):
+                back["weight"] = weights.get(back["name"], back["weight"])
+            self._api.patch(path, {"spec": {"rules": rules}}, GUARD)
         selector: Json = front_selector(self._names.service, self._rows(wanted), self._mode)
         old = (live.front or {"spec": {}})["spec"].get("selector") or {}
         # In a merge patch null takes a key away.
         merged = {**dict.fromkeys(old), **selector}
-        notes = {IN_FORCE: spelled(wanted), VALUES: TAKEN}
+        metadata = {"annotations": {IN_FORCE: spelled(wanted), VALUES: TAKEN}}
+        if live.front is not None:  # as it was seen; otherwise the next look decides anew
+            metadata |= _version(live.front)
         front = self._names.path("services", self._names.service)
-        body = {"metadata": {"annotations": notes}, "spec": {"selector": merged}}
-        self._api.patch(front, body, MANAGER)
+        self._api.patch(front, {"metadata": metadata, "spec": {"selector": merged}}, GUARD)
 
     def _rows(self, wanted: DesiredState) -> list[Json]:
         return [
@@ -182,6 +204,11 @@ class Sentry:
     def _base(self, release: str) -> str:
         kept = self._storage.read(f"releases/{release}/release.json")
         return str(json.loads(kept.data)["launch"]["container"].get("base", "")) if kept else ""
+
+
+def _version(found: Json) -> Json:
+    """What makes a change one of exactly this version."""
+    return {"resourceVersion": found["metadata"]["resourceVersion"]}
 
 
 def say(text: str) -> None:

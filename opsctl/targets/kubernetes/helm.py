@@ -6,9 +6,9 @@ import base64
 import gzip
 import json
 import os
-import re
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsctl import shell
@@ -17,7 +17,7 @@ from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 from opsctl.resources import chart_path
 from opsctl.targets.kubernetes.api import Api, Conflict, Missing, Refused
-from opsctl.targets.kubernetes.names import Names
+from opsctl.targets.kubernetes.names import BY_OPSCTL, Names
 
 LIMIT_S = 60.0
 """An upgrade that does not wait for pods takes half a second; an API server may be away."""
@@ -25,13 +25,23 @@ LIMIT_S = 60.0
 HISTORY = 50
 """Revisions that stay: a rollout takes about ten, and those of the last few must be there."""
 
-FIELDS_SINCE = 4
-"""Helm's first version that applies on the server's side, where fields have owners."""
-
 TRIES = 3
 TIED = Path(__file__).with_name("tied.py")
 PENDING = ("pending-install", "pending-upgrade", "pending-rollback")
 UNFINISHED = "opsctl: the command that made this revision was killed"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A revision of a Helm release."""
+
+    number: int
+    description: str
+
+    @property
+    def by_opsctl(self) -> bool:
+        """Whether an order of opsctl made it, and not somebody with `helm` itself."""
+        return self.description == UNFINISHED or self.description.startswith(BY_OPSCTL)
 
 
 class Helm:
@@ -43,10 +53,9 @@ class Helm:
         self._settings = settings
         self.upgrades = 0
 
-    def upgrade(self, values: Json, description: str, *, over_guard: bool = False) -> None:
+    def upgrade(self, values: Json, description: str) -> None:
         """Put values in force, over whatever was left behind; returns before pods are ready.
 
-        `over_guard`: fields that the guard has changed are taken back from it.
         Raises TargetUnreachable with Helm's own words.
         """
         argv = [
@@ -54,8 +63,6 @@ class Helm:
             "--history-max", str(HISTORY), "--timeout", f"{LIMIT_S:.0f}s",
             "--description", description,
         ]  # fmt: skip
-        if over_guard and self._major() >= FIELDS_SINCE:
-            argv.append("--force-conflicts")
         for attempt in range(1, TRIES + 1):
             self.upgrades += 1
             done = self._run(argv, stdin=json.dumps(values))
@@ -104,10 +111,13 @@ class Helm:
         found = self._api.get(self._names.path("secrets"), labelSelector=chosen)["items"]
         return max(found, key=_revision, default=None)
 
-    def _major(self) -> int:
-        done = shell.run([self._settings.helm, "version", "--short"], timeout_s=LIMIT_S)
-        found = re.match(r"v(\d+)", done.stdout)
-        return int(found[1]) if found else 0
+    def last_made(self) -> Made | None:
+        """The newest revision, None before the first."""
+        record = self.last_record()
+        if record is None:
+            return None
+        info = decoded(record).get("info") or {}
+        return Made(_revision(record), str(info.get("description", "")))
 
     def _run(self, arguments: list[str], stdin: str) -> shell.Completed:
         context = ["--kube-context", self._settings.context] if self._settings.context else []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from opsctl.model import DesiredState, Json, Phase, Replica, Role, Stamp
 from opsctl.targets.kubernetes import reasons
 from opsctl.targets.kubernetes.desired import Turns, read_state
-from opsctl.targets.kubernetes.names import IN_FORCE, RELEASE, ROLE, TAKEN, TURNS, VALUES
+from opsctl.targets.kubernetes.names import IN_FORCE, RELEASE, ROLE, TURNS, VALUES
 
 CONTAINER = "service"
 
@@ -25,16 +25,22 @@ class Live:
     events: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     """By the identity of their object."""
     route: Json | None = None
+    """The HTTPRoute, where traffic is shared by one."""
 
     @property
     def in_force(self) -> DesiredState:
         """What the newest revision of Helm asks for."""
         return read_state(self._annotations.get(IN_FORCE, ""))
 
-    @property
-    def guard_changed(self) -> bool:
-        """Whether the guard changed the front Service since Helm last did."""
-        return self.mark == TAKEN
+    def managed_by(self, manager: str) -> list[tuple[str, str]]:
+        """Kind and name of the objects of which `manager` owns fields."""
+        objects = [("services", self.front), ("httproutes", self.route)]
+        objects += [("deployments", one) for one in self.deployments]
+        return [
+            (kind, one["metadata"]["name"])
+            for kind, one in objects
+            if one and any(entry["manager"] == manager for entry in owners(one))
+        ]
 
     @property
     def turns(self) -> Turns:
@@ -57,6 +63,25 @@ class Live:
     @property
     def _annotations(self) -> Mapping[str, str]:
         return (self.front or {"metadata": {}})["metadata"].get("annotations") or {}
+
+    @property
+    def routed(self) -> dict[str, int]:
+        """Traffic by release as the HTTPRoute shares it; empty while its Gateway has not taken
+        it in, or when it names what the newest revision does not have."""
+        if self.route is None or not route_taken(self.route):
+            return {}
+        names: dict[str, str] = {
+            self._service_of(s.release): s.release for s in self.in_force.shares
+        }
+        found: dict[str, int] = {}
+        for back in backends(self.route):
+            name, weight = str(back["name"]), int(back.get("weight", 1))
+            if weight:
+                found[names.get(name, name)] = weight
+        return found
+
+    def _service_of(self, release: str) -> str:
+        return f"{(self.front or {'metadata': {'name': ''}})['metadata']['name']}-{release}"
 
     def ready(self) -> dict[tuple[str, Role], int]:
         """Ready replicas by release and role."""
@@ -137,6 +162,11 @@ class Live:
         return [one for one in self.deployments if one["spec"].get("replicas") != 0]
 
 
+def owners(found: Json) -> list[Json]:
+    """Who owns which fields of an object."""
+    return list(found["metadata"].get("managedFields") or ())
+
+
 def settled(deployment: Json, replicas: int) -> bool:
     """Whether a Deployment runs that many replicas as its newest generation says."""
     status = deployment.get("status") or {}
@@ -163,14 +193,45 @@ def is_ready(pod: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def front_weights(live: Live, selector: Json) -> dict[str, int]:
-    """Traffic in force: what the newest revision says, when the front Service selects as it says.
+def front_weights(live: Live, selector: Json, mode: str) -> dict[str, int]:
+    """Traffic in force: what the newest revision says, when the front Service selects as it says,
+    and the HTTPRoute (mode `route`) shares as it says.
 
-    A Service that somebody changed by hand has none of it.
+    What somebody changed by hand has none of it.
     """
     if live.front is None or (live.front["spec"].get("selector") or {}) != selector:
         return {}
+    if mode == "route":
+        return live.routed
     return {share.release: share.weight for share in live.in_force.shares if share.weight}
+
+
+def backends(route: Json) -> list[Json]:
+    """What an HTTPRoute shares all requests among: those of the rule without a header."""
+    return [
+        back
+        for rule in route["spec"].get("rules") or ()
+        if not by_header(rule)
+        for back in rule.get("backendRefs") or ()
+    ]
+
+
+def by_header(rule: Json) -> bool:
+    """Whether a rule of an HTTPRoute is for requests with a header only."""
+    return any(match.get("headers") for match in rule.get("matches") or ())
+
+
+def route_taken(route: Json) -> bool:
+    """Whether a Gateway says that it has taken in the route as it is now."""
+    generation = route["metadata"]["generation"]
+    for parent in (route.get("status") or {}).get("parents") or ():
+        told = {one["type"]: one for one in parent.get("conditions") or ()}
+        accepted = told.get("Accepted", {})
+        if accepted.get("status") == "True" and (
+            accepted.get("observedGeneration", 0) >= generation
+        ):
+            return True
+    return False
 
 
 def _container(pod: Json) -> Json:

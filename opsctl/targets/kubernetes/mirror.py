@@ -54,6 +54,11 @@ class Mirror:
         """How many changes have come in: unequal numbers, other contents."""
         return self._count
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the watch is down: what happens now is not seen."""
+        return self._down_since is not None
+
     def refresh(self) -> None:
         """List again: afterwards all that was written before is known."""
         items: list[Json] = []

@@ -36,6 +36,12 @@ VALUES = "opsctl/values"
 TAKEN = "guard"
 """Digest of values that no revision of Helm has: the guard has changed what stands there."""
 
+BY_OPSCTL = "opsctl "
+"""Descriptions of our revisions of Helm begin with it."""
+
+GUARD = "opsctl-guard"
+"""Manager of the fields that the guard changes."""
+
 SLUG_MAX = 150
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from opsctl.config.settings import Project
 from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
-from opsctl.targets.kubernetes import desired, values
+from opsctl.targets.kubernetes import desired, owners, values
 from opsctl.targets.kubernetes.api import Api
 from opsctl.targets.kubernetes.desired import LINGER_S, NOTHING, Order, Scenery, next_state
 from opsctl.targets.kubernetes.live import Live, front_weights
-from opsctl.targets.kubernetes.names import Names
+from opsctl.targets.kubernetes.names import BY_OPSCTL, GUARD, Names
 from opsctl.targets.kubernetes.orders import Orders
 from opsctl.targets.kubernetes.storage import KubeStorage
 from opsctl.targets.kubernetes.view import View
@@ -46,7 +46,8 @@ class KubernetesTarget:
         """What this process ordered, and therefore carries out while it looks."""
         self.known_releases: dict[str, Json] = {}
         """Releases that were read already: they never change."""
-        self._flowing_since = 0.0
+        self._flowing_since = time.monotonic()
+        """When traffic last moved, as far as this process knows: it may just have been told."""
         self._whole = False
         """Whether the newest revision is known to have come to its end."""
         self._helm: Helm | None = None
@@ -74,12 +75,12 @@ class KubernetesTarget:
             guard_setup.ensure(self)
         self._own = order
         with self._present(stamp.epoch):
-            self._advance(order, self.view.look())
+            self._advance(order, self._look())
 
     def observe(self) -> Observed:
         """What runs now. An order of this process that is not yet carried out whole goes on."""
         order = self.orders.read() if self._own is None else self.orders.seen()
-        live = self.view.look()
+        live = self._look()
         if self._own is not None:
             if order.stamp != self._own.stamp or order.guarded:
                 self.stop()  # somebody else is in charge, or the guard
@@ -175,31 +176,44 @@ class KubernetesTarget:
     def _advance(self, order: Order, live: Live) -> Live:
         """Put in force what comes next on the way to the order; the objects afterwards."""
         current = live.in_force
-        lingered = time.monotonic() - self._flowing_since >= LINGER_S[self.mode]
+        lingered = self._lingered(live)
         proved = order.guard.safe.serving_release
         seen = Scenery(current, live.ready(), lingered, proved)
         wanted = next_state(self.goal(order.in_force), seen)
         if not wanted.shares and live.front is None:
             return live  # nothing was ever there, and nothing is wanted
         turns = desired.next_turns(live.turns, wanted, order.in_force)
-        made = values.of_state(self, wanted, order.stamp, turns)
+        made = values.of_state(self, wanted, order, turns)
         self._whole = self._whole or self.helm.is_whole()
         if self._whole and values.mark_of(made) == live.mark:
             return live
         if not self._is_current(order):
             return live
-        told = f"opsctl {order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
+        told = f"{BY_OPSCTL}{order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
         self._whole = False
         try:
-            self.helm.upgrade(made, told, over_guard=live.guard_changed)
+            owners.take_back(self.api, self.names, live)
+            self.helm.upgrade(made, told)
         except TargetUnreachable:
-            if self._is_current(order):
+            self.view.refresh()
+            live = self._look()
+            if self._is_current(order) and not live.managed_by(GUARD):
                 raise
-            return self.view.look()  # the guard or another command stepped in meanwhile
+            return live  # the guard or another command stepped in meanwhile
         self._whole = True
         if desired.weights_of(wanted) != desired.weights_of(current):
             self._flowing_since = time.monotonic()
         return self._seen(values.mark_of(made), wanted)
+
+    def _look(self) -> Live:
+        return self.view.look(self.mode)
+
+    def _lingered(self, live: Live) -> bool:
+        """Whether the traffic has been for long where the newest revision sends it. A Gateway that
+        has not said so may still send requests elsewhere."""
+        if self.mode == "route" and live.routed != desired.weights_of(live.in_force):
+            self._flowing_since = time.monotonic()
+        return time.monotonic() - self._flowing_since >= LINGER_S[self.mode]
 
     def _is_current(self, order: Order) -> bool:
         """Whether the order still is the one in force: a command that stood still must not undo
@@ -236,7 +250,7 @@ class KubernetesTarget:
 
         if not self.view.services.wait(shown, SEEN_S):
             self.view.refresh()
-        live = self.view.look()
+        live = self._look()
         if live.unexpected(wanted):
             from opsctl.targets.kubernetes import take_down
 
@@ -250,7 +264,7 @@ class KubernetesTarget:
         if self.mode == "selector":
             shared = desired.by_selector(shared)
         goal = desired.ordered_by_name(desired.plain(shared))
-        weights = front_weights(live, values.selector(self, live.in_force))
+        weights = front_weights(live, values.selector(self, live.in_force), self.mode)
         return Observed(
             stamp=max(order.stamp, live.stamp),
             desired=shared,
@@ -264,8 +278,22 @@ class KubernetesTarget:
             guarded=bool(order.guarded),
             guard_reason=order.guarded,
             weights=weights,
+            trouble=self._trouble(order, live, goal),
             **self._counted(live),
         )  # fmt: skip
+
+    def _trouble(self, order: Order, live: Live, goal: DesiredState) -> str:
+        """What somebody has done with Helm itself, as far as it is not what was ordered."""
+        if self._own is not None or order.guarded or live.in_force == goal:
+            return ""
+        made = self.helm.last_made()
+        if made is None or made.by_opsctl:
+            return ""
+        return (
+            f"revision {made.number} of Helm ({made.description}) is not opsctl's: it has"
+            f" {desired.described(live.in_force)} in force, and {desired.described(goal)} was"
+            " ordered; opsctl resume puts that back"
+        )
 
     def _front_url(self, live: Live) -> str:
         from opsctl.targets.kubernetes import front

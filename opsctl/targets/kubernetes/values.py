@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from opsctl.errors import ConfigError
-from opsctl.model import DesiredState, Json, Share, Stamp, digest
+from opsctl.model import FULL_WEIGHT, DesiredState, Json, Share, digest
 from opsctl.render.manifests import front_selector
 from opsctl.render.service_values import service_values
-from opsctl.targets.kubernetes.desired import Turns, spelled
+from opsctl.targets.kubernetes.desired import Order, Turns, spelled
 from opsctl.targets.kubernetes.names import IN_FORCE, TURN, TURNS, VALUES
 
 if TYPE_CHECKING:
@@ -19,17 +19,28 @@ FOLDER = "releases"
 DIGEST_DIGITS = 16
 
 
-def of_state(target: KubernetesTarget, state: DesiredState, stamp: Stamp, turns: Turns) -> Json:
-    """The values that put `state` in force, ordered by `stamp`. Raises ConfigError."""
+def of_state(target: KubernetesTarget, state: DesiredState, order: Order, turns: Turns) -> Json:
+    """The values that put `state` in force on the way to `order`. Raises ConfigError."""
     releases = [_entry(target, share, turns) for share in state.shares]
     values = service_values(target.project, releases)
     values["traffic"]["mode"] = target.mode
+    if target.mode == "route":
+        values["traffic"] |= _tried(target.settings.gateway.try_header, state, order.guard.on_trial)
     mark = digest(values)[:DIGEST_DIGITS]
     values["front"]["annotations"] = {
         IN_FORCE: spelled(state), TURNS: json.dumps(turns), VALUES: mark,
     }  # fmt: skip
-    values["state"] = stamp.to_dict()
+    values["state"] = order.stamp.to_dict()
     return values
+
+
+def _tried(header: str | None, state: DesiredState, on_trial: str | None) -> Json:
+    """Whose requests go to the candidate whatever its weight: only once its trials are passed, so
+    that it has a share of the traffic, and not when it is being taken back."""
+    if header is None or on_trial is None or not 0 < state.weight(on_trial) < FULL_WEIGHT:
+        return {}
+    name, _, value = header.partition(":")
+    return {"header": {"name": name.strip(), "value": value.strip(), "release": on_trial}}
 
 
 def mark_of(values: Json) -> str:

@@ -29,20 +29,22 @@ class View:
         self.pods = Mirror(api, names.path("pods"), chosen)
         self.services = Mirror(api, names.path("services"), chosen)
         self.deployments = Mirror(api, names.path("deployments"), chosen)
+        self.routes = Mirror(api, names.path("httproutes"), chosen)
         self._events = Mirror(api, names.path("events"), "")
         self._has_routes: bool | None = None
         self._grouped: dict[str, list[Json]] = {}
         self._grouped_at = -1
         self._silent_until = 0.0
 
-    def look(self) -> Live:
-        """All of it. Raises TargetUnreachable."""
+    def look(self, mode: str = "selector") -> Live:
+        """All of it; with mode `route` the HTTPRoute too. Raises TargetUnreachable."""
         pods = self.pods.all()
         return Live(
             front=self.services.get(self._names.service),
             pods=pods,
             deployments=self.deployments.all(),
             events=self._by_object() if not all(map(is_ready, pods)) else {},
+            route=self.routes.get(self._names.service) if mode == "route" else None,
         )
 
     def refresh(self) -> None:
