@@ -49,7 +49,10 @@ def _project(arguments: argparse.Namespace, console: Console) -> Project:
     if secrets:
         from opsctl.redact import Redactor
 
-        console.redact = Redactor(secrets)
+        known = console.redact.secrets if console.redact else {}
+        # Releases of several environments have the same names, and other values.
+        others = {f"another {name}": value for name, value in known.items()}
+        console.redact = Redactor({**others, **secrets})
     return project
 
 
@@ -127,10 +130,33 @@ def _verify(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _deploy(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import rollout
 
+    if "," in (arguments.environment or ""):
+        return _deploy_waves(arguments, console)
+    if arguments.soak:
+        usage_error("--soak is the time between environments, and there is one: -e A,B")
     project = _project(arguments, console)
     if arguments.dry_run:
         return _plan(arguments, console)
     return rollout.deploy(project, console, _options(arguments))
+
+
+def _deploy_waves(arguments: argparse.Namespace, console: Console) -> Outcome:
+    """All environments are read, and must be right, before the first is touched."""
+    from opsctl.commands import waves
+
+    names = arguments.environment.split(",")
+    if len(set(names)) != len(names) or not all(names):
+        usage_error(f"-e {arguments.environment}: one name after the other, each once")
+    chosen = [argparse.Namespace(**{**vars(arguments), "environment": name}) for name in names]
+    for one in chosen:
+        load_project(one)
+    if arguments.dry_run:
+        plans = [_plan(one, console) for one in chosen]
+        text = "\n".join(f"{name}:\n{plan.text}" for name, plan in zip(names, plans, strict=True))
+        rows = [{"environment": n, **p.data} for n, p in zip(names, plans, strict=True)]
+        return simple("plan", text, environments=rows, serving_release=None)
+    projects = [_project(one, console) for one in chosen]
+    return waves.deploy(waves.Waves(projects, arguments.soak), console, _options(arguments))
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> Outcome:

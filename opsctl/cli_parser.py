@@ -238,7 +238,17 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         "prove what an image must be: user, rights, operators, labels, layers, signature",
         _one("image", nargs="?", metavar="IMAGE", help="default: the one that was built last"),
     ),
-    ("deploy", "take the service from its sources to safely serving", _nothing),
+    (
+        "deploy",
+        "take the service from its sources to safely serving; -e A,B,C: one after the other",
+        _one(
+            "--soak",
+            type=_seconds,
+            default=0.0,
+            metavar="S",
+            help="with -e A,B: how long each environment must stay well before the next",
+        ),
+    ),
     ("status", "what serves, what runs, what is open", _nothing),
     (
         "history",

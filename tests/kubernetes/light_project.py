@@ -29,6 +29,9 @@ FAULTS = (
 """What the light image can get wrong by itself."""
 
 HELM = "4"
+LINGER_S = "2"
+"""After SIGTERM the light service goes on answering for so long, and closes what is kept alive."""
+
 SERVICE_PORT = 8501
 SERVING = "opsctl/release"
 """Label that the service's pods have, and the guard's has not."""
@@ -108,7 +111,7 @@ class KubeLight:
         """Turn the project into a candidate; `serial` makes it unlike all others."""
         known = {name: value for name, value in candidate.fault.items() if name in FAULTS}
         assert known == dict(candidate.fault), f"the light image has no fault {candidate.kind}"
-        env = {"SERIAL": str(serial), "LIGHT_FAULT": json.dumps(known)}
+        env = {"SERIAL": str(serial), "LIGHT_FAULT": json.dumps(known), "LINGER_S": LINGER_S}
         self.edit(lambda service: service["app"].update(env=env))
 
     def edit(self, change: Any) -> None:
@@ -144,7 +147,7 @@ def light_in(
     service["kubernetes"] = {
         "namespace": namespace, "service_type": "NodePort", "traffic": "selector", "cpu": 0.01,
         "helm": cluster.variables[f"CLUSTER_HELM{project.helm}"], "model_claim": None,
-        "pre_stop_s": 2, **service.get("kubernetes", {}),
+        "pre_stop_s": 0, **service.get("kubernetes", {}),
     }  # fmt: skip
     data["environments"] = {"production": {"target": "kubernetes"}}
     project.config.write_text(yaml.safe_dump(data, sort_keys=False))

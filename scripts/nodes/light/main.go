@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -46,8 +47,9 @@ type service struct {
 
 const (
 	userAgent = "opsctl-test-user"
-	// The last connection that was on its way when SIGTERM came still gets an answer.
-	linger   = 200 * time.Millisecond
+	// The last connection that was on its way when SIGTERM came still gets an answer. LINGER_S
+	// makes it longer, for pods that are told to end while balancers still send requests.
+	linger   = "0.2"
 	drainMax = 20 * time.Second
 )
 
@@ -135,7 +137,7 @@ func run(s *service) {
 	<-ctx.Done()
 	s.draining.Store(true)
 	servers[0].SetKeepAlivesEnabled(false)
-	time.Sleep(linger)
+	time.Sleep(lingers())
 	end, cancel := context.WithTimeout(context.Background(), drainMax)
 	defer cancel()
 	for _, server := range servers {
@@ -162,6 +164,14 @@ func leak(mbPerS float64) {
 		}
 		lost = append(lost, block)
 	}
+}
+
+func lingers() time.Duration {
+	s, err := strconv.ParseFloat(setting("LINGER_S", linger), 64)
+	if err != nil {
+		fail(2, "LINGER_S is no number: %v", err)
+	}
+	return seconds(s)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
