@@ -29,8 +29,9 @@ FAULTS = (
 """What the light image can get wrong by itself."""
 
 HELM = "4"
-LINGER_S = "2"
-"""After SIGTERM the light service goes on answering for so long, and closes what is kept alive."""
+LINGER_S = 4
+"""After SIGTERM the light service goes on answering for so long, and closes what is kept alive: on
+a machine that is busy kube-proxy learns seconds late that a pod is about to end."""
 
 SERVICE_PORT = 8501
 SERVING = "opsctl/release"
@@ -111,7 +112,7 @@ class KubeLight:
         """Turn the project into a candidate; `serial` makes it unlike all others."""
         known = {name: value for name, value in candidate.fault.items() if name in FAULTS}
         assert known == dict(candidate.fault), f"the light image has no fault {candidate.kind}"
-        env = {"SERIAL": str(serial), "LIGHT_FAULT": json.dumps(known), "LINGER_S": LINGER_S}
+        env = {"SERIAL": str(serial), "LIGHT_FAULT": json.dumps(known), "LINGER_S": str(LINGER_S)}
         self.edit(lambda service: service["app"].update(env=env))
 
     def edit(self, change: Any) -> None:
@@ -143,7 +144,7 @@ def light_in(
     # A node whose machine is busy may be away for half a minute.
     patient = {"interval_s": 1.0, "tries": 300, **options.overrides.get("health", {})}
     service["health"].update(patient)
-    service["strategy"].update(step_timeout_s=400)
+    service["strategy"].update(step_timeout_s=400, drain_timeout_s=2 * LINGER_S)
     service["kubernetes"] = {
         "namespace": namespace, "service_type": "NodePort", "traffic": "selector", "cpu": 0.01,
         "helm": cluster.variables[f"CLUSTER_HELM{project.helm}"], "model_claim": None,

@@ -17,6 +17,7 @@ from opsctl.targets.kubernetes.desired import LINGER_S, NOTHING, Order, Scenery,
 from opsctl.targets.kubernetes.live import Live, front_weights
 from opsctl.targets.kubernetes.names import BY_OPSCTL, GUARD, Names
 from opsctl.targets.kubernetes.orders import Orders
+from opsctl.targets.kubernetes.proof import Proof
 from opsctl.targets.kubernetes.storage import KubeStorage
 from opsctl.targets.kubernetes.view import View
 from opsctl.targets.target import CommandResult
@@ -48,6 +49,7 @@ class KubernetesTarget:
         """Releases that were read already: they never change."""
         self._flowing_since = time.monotonic()
         """When traffic last moved, as far as this process knows: it may just have been told."""
+        self._proof = Proof(self.front_door, self.settings.gateway.hostnames)
         self._whole = False
         """Whether the newest revision is known to have come to its end."""
         self._helm: Helm | None = None
@@ -211,8 +213,11 @@ class KubernetesTarget:
     def _lingered(self, live: Live) -> bool:
         """Whether the traffic has been for long where the newest revision sends it. A Gateway that
         has not said so may still send requests elsewhere."""
-        if self.mode == "route" and live.routed != desired.weights_of(live.in_force):
+        weights = desired.weights_of(live.in_force)
+        routed = self.mode != "route" or live.routed == weights
+        if not routed or not self._proof.holds(weights):
             self._flowing_since = time.monotonic()
+            return False
         return time.monotonic() - self._flowing_since >= LINGER_S[self.mode]
 
     def _is_current(self, order: Order) -> bool:
@@ -265,6 +270,8 @@ class KubernetesTarget:
             shared = desired.by_selector(shared)
         goal = desired.ordered_by_name(desired.plain(shared))
         weights = front_weights(live, values.selector(self, live.in_force), self.mode)
+        if self._own is not None and not self._proof.holds(weights):
+            weights = {}
         return Observed(
             stamp=max(order.stamp, live.stamp),
             desired=shared,
