@@ -71,9 +71,16 @@ def plan_deploy(request: PlanRequest) -> tuple[Step, ...]:
 
 
 def plan_rollback(request: PlanRequest) -> tuple[Step, ...]:
-    """The steps back to `candidate` (a release proved before): no smoke, no benchmark."""
+    """The steps back to `candidate` (a release proved before): no smoke, no benchmark.
+
+    Where there was no room for two releases on the way there, there is none on the way back.
+    """
     quick = replace(request, strategy=replace(request.strategy, rollback_window_s=0.0,
                                               promote_approval=False))  # fmt: skip
+    there = request.before.share(request.candidate)
+    warm = there is not None and there.replicas >= request.replicas
+    if request.strategy.type == "recreate" and request.base and not warm:
+        return _recreate(replace(quick, smoke=False, gated=False))
     beside = _beside(quick)
     return (_start(quick, beside), *_promote(quick, beside, hold_s=0.0))
 
@@ -86,7 +93,10 @@ def plan_state(state: DesiredState, title: str) -> tuple[Step, ...]:
 def undo_steps(
     before: DesiredState, base: str | None, candidate: str, current: DesiredState
 ) -> tuple[Step, ...]:
-    """The way back from `current` to `before`: traffic first, proof next, then the candidate."""
+    """The way back from `current` to `before`: traffic first, proof next, then the candidate.
+
+    Where the candidate stands in the room of replicas of `base`, it goes to make room for them.
+    """
     before = before.without_baselines()
     if candidate != base and before.share(candidate) is None:
         old = current.share(candidate)
@@ -99,11 +109,19 @@ def undo_steps(
     )
     if base is None:
         return (Step("undo-restore", "restore", f"take {candidate} out of traffic", kept), *away)
-    return (
-        Step("undo-restore", "restore", f"give all traffic back to {base}", kept),
-        Step("undo-prove", "prove", f"prove that {base} serves", kept, {"release": base}),
-        *away,
+    in_their_room = before.share(candidate) is None and _count(current) <= _count(before)
+    back = before if in_their_room else kept
+    restore = (
+        Step("undo-restore", "restore", f"give all traffic back to {base}", back),
+        Step("undo-prove", "prove", f"prove that {base} serves", back, {"release": base}),
     )
+    if in_their_room:
+        return (away[0], *restore, away[1])
+    return (*restore, *away)
+
+
+def _count(state: DesiredState) -> int:
+    return sum(share.replicas for share in state.without_baselines().shares)
 
 
 def _first_deploy(request: PlanRequest) -> tuple[Step, ...]:

@@ -22,6 +22,7 @@ from opsctl.rollout import (
     release_marks,
     rollback_target,
     safe_state,
+    undo_plan,
     was_proved,
 )
 
@@ -108,6 +109,32 @@ def test_recreate_with_three_never_runs_more_than_three() -> None:
 def test_a_rollback_goes_straight_to_full_traffic() -> None:
     plan = plan_rollback(PlanRequest("r0", "r1", BASE, 3, Strategy()))
     assert kinds(plan) == ["start", "promote", "drain"]
+
+
+def test_a_rollback_without_room_for_two_never_runs_more_replicas_than_before() -> None:
+    serving = DesiredState((Share("r2", 3, 100),))
+    plan = plan_rollback(PlanRequest("r1", "r2", serving, 3, Strategy(type="recreate")))
+    states = [step.state for step in plan if step.state]
+    assert max(sum(share.replicas for share in state.shares) for state in states) == 3
+    taken = ["make-room", "start", "roll-1", "room-1", "roll-2", "promote", "drain"]
+    assert kinds(plan) == taken
+    assert states[-1] == DesiredState((Share("r1", 3, 100),))
+
+
+def test_a_rollback_to_a_release_that_still_runs_needs_no_room() -> None:
+    warm = DesiredState((Share("r2", 3, 100), Share("r1", 3, 0)))
+    plan = plan_rollback(PlanRequest("r1", "r2", warm, 3, Strategy(type="recreate")))
+    assert kinds(plan) == ["start", "promote", "drain"]
+
+
+def test_a_failed_candidate_that_took_the_room_of_others_goes_to_make_room_for_them() -> None:
+    records = opened(plan_deploy(request(Strategy(type="recreate"))))
+    path = walk(records, fail="roll-2")
+    assert path[-5:] == ["undo-collect", "undo-restore", "undo-prove", "undo-remove", CLOSE]
+    states = [
+        step.state for step in undo_plan(fold(records)) if step.state and step.id != "undo-collect"
+    ]
+    assert states == [BASE, BASE, BASE]
 
 
 def test_a_step_that_began_without_a_result_is_taken_again() -> None:

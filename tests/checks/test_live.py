@@ -109,6 +109,13 @@ def test_a_replica_that_is_gone_fails() -> None:
     )
 
 
+def test_a_replica_that_was_told_to_stop_is_not_ill() -> None:
+    well, other = replica("r2-1"), replica("r2-2")
+    leaving = replica("r2-1", "stopping")
+    report = watch(scene(0, 0, well), scene(9, 0, leaving, other), scene(9, 0, other))
+    assert report.requests == 9
+
+
 def test_a_guard_that_stepped_in_fails() -> None:
     guarded = observed(replica("r2-1"), seen=Seen(guard_reason="no lease for 4 s"))
     assert failure(scene(0, 0), guarded).why.startswith(
