@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from opsctl import shell
-from tests.apps.project import Candidate, free_port
+from tests.apps.project import Candidate, free_port, merged
 
 ROOT = Path(__file__).parents[2]
 SERVICE = "anomaly"
@@ -45,6 +47,8 @@ class AnomalyProject:
     port: int
     models: Path
     """Trained models by variant."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into the service, key by key."""
 
     @property
     def config(self) -> Path:
@@ -76,7 +80,8 @@ class AnomalyProject:
         if candidate.kind == "model_missing":
             (model / "1" / "saved_model.pb").unlink()
         settings = yaml.safe_load((ROOT / "opsctl.yaml").read_text())
-        service = settings["services"][SERVICE]
+        service = merged(settings["services"][SERVICE], self.overrides)
+        settings["services"][SERVICE] = service
         service["local"] = {"port": self.port}
         service["strategy"]["rollback_window_s"] = 600
         if candidate.env_note:
@@ -84,14 +89,20 @@ class AnomalyProject:
         self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
 
 
-def write(root: Path, models: Path) -> AnomalyProject:
+def write(
+    root: Path,
+    models: Path,
+    *,
+    variants: Collection[str] = ("normal", *VARIANTS.values()),
+    overrides: Mapping[str, Any] | None = None,
+) -> AnomalyProject:
     """A new project in `root`; models are trained in `models` unless they are there."""
-    for variant in ("normal", *VARIANTS.values()):
+    for variant in variants:
         train(models, variant)
     serving = ROOT / "images" / "serving"
     ignored = shutil.ignore_patterns("tests", "__pycache__", "*.egg-info", "build")
     shutil.copytree(serving, root / "images" / "serving", ignore=ignored)
-    project = AnomalyProject(root, free_port(), models)
+    project = AnomalyProject(root, free_port(), models, overrides or {})
     expected = json.loads((models / "normal" / "expected.json").read_text())
     samples = [
         {

@@ -63,6 +63,8 @@ class Fault:
     fixed_port: int = 0
     """Binds this port instead of the one that it was given."""
     model_missing: bool = False
+    queue_length: float | None = 4.0
+    """A gauge that it tells of itself; None: no such gauge."""
     user_errors_percent: float = 0.0
     """Share of users' requests that get 500; probes and benchmarks get none."""
 
@@ -165,12 +167,14 @@ class Service:
                 status = 503
             return Answer(status, {"status": "ok" if status == 200 else "unavailable"})
         if request.path == "/metrics":
+            length = self.fault.queue_length
             return Answer(
                 200,
                 f"# TYPE inference_requests_total counter\n"
                 f"inference_requests_total {self.requests}\n"
                 f"# TYPE inference_errors_total counter\n"
-                f"inference_errors_total {self.errors}\n",
+                f"inference_errors_total {self.errors}\n"
+                + ("" if length is None else f"# TYPE queue_length gauge\nqueue_length {length}\n"),
             )
         return Answer(404, {"error": f"no route for {request.method} {request.path}"})
 

@@ -242,18 +242,20 @@ def _write_model(path: Path, note: Mapping[str, str]) -> None:
 
 
 def _write_config(project: LightProject, env: Mapping[str, str], model_path: str) -> None:
-    service = _merged(_service(project, env, model_path), project.options.overrides)
+    service = merged(_service(project, env, model_path), project.options.overrides)
     text = yaml.safe_dump({"version": 1, "services": {SERVICE: service}}, sort_keys=False)
     project.config.write_text(text)
 
 
-def _merged(base: Any, changes: Mapping[str, Any]) -> Any:
-    if not isinstance(base, dict):
-        return dict(changes)
-    merged = dict(base)
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, key by key."""
+    result = dict(base)
     for name, value in changes.items():
-        merged[name] = _merged(base.get(name), value) if isinstance(value, Mapping) else value
-    return merged
+        old = result.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            value = merged(old, value)
+        result[name] = value
+    return result
 
 
 def _service(project: LightProject, env: Mapping[str, str], model_path: str) -> dict[str, Any]:

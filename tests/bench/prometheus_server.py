@@ -38,13 +38,17 @@ class RunningPrometheus:
     def scrape(self, *endpoints: Endpoint) -> None:
         """Scrape these from now on, and wait until each has been scraped."""
         names = [f"{one.host}:{one.port}" for one in endpoints]
-        fresh = self.targets.with_suffix(".new")
-        fresh.write_text(json.dumps([{"targets": names}]))
-        fresh.replace(self.targets)
+        self.watch(names)
         deadline = time.monotonic() + START_LIMIT_S
         while not set(names) <= self._scraped():
             assert time.monotonic() < deadline, "Prometheus does not scrape"
             time.sleep(0.1)
+
+    def watch(self, names: list[str]) -> None:
+        """Scrape these (HOST:PORT) from now on, whether or not somebody answers there."""
+        fresh = self.targets.with_suffix(".new")
+        fresh.write_text(json.dumps([{"targets": names}]))
+        fresh.replace(self.targets)
 
     def _scraped(self) -> set[str]:
         answer = requests.get(f"{self.url}/api/v1/query", {"query": "up == 1"}, timeout=10)

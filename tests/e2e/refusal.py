@@ -55,6 +55,34 @@ def refuse(site: Site, candidate: Candidate, *, met: bool = False) -> Refusal:
     return _read(site, result)
 
 
+def refuse_untouched(site: Site, **env: str) -> Result:
+    """Deploy what is refused with exit code 2 before anything is touched.
+
+    Asserts that the same processes serve on, that no release was made and the rollout is closed.
+    """
+    serving, before, made = site.serving, _processes(site), _releases(site)
+    with site.users() as users:
+        refused = site.deploy(Candidate("code"), **env)
+    assert refused.exit_code == 2, refused.stderr
+    assert site.serving == serving
+    assert _processes(site) == before
+    assert _releases(site) == made
+    assert users.releases == {serving}
+    assert refused.data["serving_release"] == serving
+    assert refused.data["next_step"] in refused.stderr
+    # Nothing is left open that the next deploy would have to end.
+    assert site.newest_records()[-1]["kind"] == "closed"
+    return refused
+
+
+def _processes(site: Site) -> dict[str, int]:
+    return {replica["name"]: replica["pid"] for replica in site.replicas()}
+
+
+def _releases(site: Site) -> list[str]:
+    return sorted(path.name for path in (site.state / "releases").iterdir())
+
+
 def _read(site: Site, result: Result) -> Refusal:
     report = site.report(result)
     failed = [step for step in report["steps"] if step["outcome"] == "failed"]

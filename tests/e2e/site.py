@@ -17,7 +17,7 @@ from typing import Any
 from opsctl import shell
 from scripts.campaigns._opsctl import Opsctl, Result, processes_of
 from tests.apps.processes import ClientRun, end, start_client, wait_until
-from tests.apps.project import Candidate, LightProject, Options, write
+from tests.apps.project import Candidate, LightProject, Options, merged, write
 
 SETTLE_MAX_S = 30.0
 """On a machine that is very busy."""
@@ -31,18 +31,6 @@ QUICK: Mapping[str, Any] = {
     },
 }
 """Short waits on top of the light project's own, for tests that are not about them."""
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, key by key."""
-    result = dict(base)
-    for name, value in changes.items():
-        old = result.get(name)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            result[name] = merged(old, value)
-        else:
-            result[name] = value
-    return result
 
 
 def quick(*, gate: bool = False, replicas: int = 1, **service: Any) -> Options:
