@@ -88,6 +88,7 @@ def test_a_registry_that_gives_nothing_whole_fails_the_build(serving: Serving, f
     assert serving.light.host.engine.api.images(f"{address}/broken") == []
 
 
+@pytest.mark.slow  # the engine itself waits a minute for such a registry
 def test_a_registry_that_hangs_ends_with_the_steps_time_limit(serving: Serving) -> None:
     with BrokenRegistry("hangs") as address:
         done = serving.deploy(f"{address}/broken@{BrokenRegistry.digest}")

@@ -1,0 +1,144 @@
+"""Another machine goes on where one was lost: it has the sources and the Docker host, no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opsctl.targets.docker.names import RELEASE, REPLICA_PART, Names
+from tests.apps.processes import start_client
+from tests.apps.project import Candidate, Options
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, host_or_skip
+from tests.docker.forwarder import Forwarder
+from tests.docker.light_project import DockerLight, DockerOpsctl, light_on
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.long,
+    pytest.mark.slow,
+    pytest.mark.timeout(FIRST_TIME_MAX_S),
+]
+
+RATE_PER_S = 50
+BEGIN_MAX_S = 120.0
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[DockerOpsctl]:
+    """A service whose first release serves."""
+    host = host_or_skip()
+    name = f"machines-{uuid.uuid4().hex[:8]}"
+    options = Options(gate=False, overrides={"health": {"tries": 600}})
+    light = light_on(host, tmp_path / "here", options, name)
+    opsctl = DockerOpsctl(light, light)
+    first = opsctl.run("deploy")
+    assert first.exit_code == 0, first.stderr
+    yield opsctl
+    assert opsctl.down() == []
+    host.remove_images(f"opsctl-test-{name}")
+    host.engine.close()
+
+
+@pytest.fixture
+def there(here: DockerOpsctl, tmp_path: Path) -> Iterator[DockerOpsctl]:
+    """The same service on a machine that has the sources alone, and the engine by its address."""
+    root = tmp_path / "there"
+    shutil.copytree(here.light.root, root, ignore=shutil.ignore_patterns(".opsctl"))
+    with Forwarder() as address:
+        light = dataclasses.replace(here.light, root=root)
+        yield Far(light, light, address)
+
+
+@dataclasses.dataclass(frozen=True)
+class Far(DockerOpsctl):
+    """The command on a machine that reaches the engine by TCP."""
+
+    address: str
+
+    def env(self, **more: str) -> dict[str, str]:
+        """As on the first machine, with the engine's address."""
+        return super().env(DOCKER_HOST=self.address, **more)
+
+
+def wait_for_a_replica_of(release: str, light: DockerLight) -> None:
+    api, names = light.host.engine.api, Names(light.name)
+    deadline = time.monotonic() + BEGIN_MAX_S
+    while not any(
+        one["Labels"][RELEASE] == release
+        for one in api.containers(all=True, filters=names.filters(REPLICA_PART))
+    ):
+        assert time.monotonic() < deadline, f"{release} never began"
+        time.sleep(0.05)
+
+
+def test_a_rollout_whose_machine_was_lost_is_brought_to_its_end_from_another(
+    here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
+) -> None:
+    for machine in (here, there):
+        machine.light.change(Candidate("code"), 1)
+    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+        lost = here.spawn(tmp_path / "lost.log", "deploy")
+        wait_for_a_replica_of("r2", here.light)
+        os.killpg(lost.pid, signal.SIGKILL)
+        lost.wait()
+        resumed = there.run("resume")
+        seen = client.stop()
+    assert resumed.exit_code in (0, 10), resumed.stderr
+    assert resumed.data["serving_release"] == ("r2" if resumed.exit_code == 0 else "r1")
+    assert seen["failures"] == []
+    assert seen["sent"] > 0
+    status = here.status()
+    assert status["serving_release"] == resumed.data["serving_release"]
+    assert there.status()["serving_release"] == status["serving_release"]
+
+
+def test_a_journal_that_is_lost_is_rebuilt_by_another_machine_from_what_runs(
+    here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
+) -> None:
+    with here.light.target() as target:
+        before = target.observe()
+        target.storage.remove("journal")
+    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+        resumed = there.run("resume")
+        seen = client.stop()
+    assert resumed.exit_code == 0, resumed.stderr
+    assert "the journal is rebuilt from what runs" in resumed.stderr
+    assert resumed.data["serving_release"] == "r1"
+    assert seen["failures"] == []
+    with here.light.target() as target:
+        after = target.observe()
+    assert [(r.name, r.pid, r.restarts) for r in after.of("r1")] == [
+        (r.name, r.pid, r.restarts) for r in before.of("r1")
+    ]
+    assert after.weights == {"r1": 100}
+    there.light.change(Candidate("code"), 2)
+    done = there.run("deploy")
+    assert (done.exit_code, done.data["serving_release"]) == (0, "r2"), done.stderr
+
+
+def test_another_machine_aborts_a_rollout_and_rolls_a_release_back(
+    here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
+) -> None:
+    here.light.change(Candidate("hangs_at_start", 23, {"hang_at_start": True}), 1)
+    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+        rollout = here.spawn(tmp_path / "deploy.log", "deploy")
+        wait_for_a_replica_of("r2", here.light)
+        aborted = there.run("abort", "--reason", "seen from afar")
+        assert (aborted.exit_code, aborted.data["outcome"]) == (0, "aborted"), aborted.stderr
+        assert rollout.wait(BEGIN_MAX_S) == 23
+        here.light.change(Candidate("code"), 2)
+        assert here.run("deploy").data["serving_release"] == "r3"
+        back = there.run("rollback")
+        seen = client.stop()
+    assert (back.exit_code, back.data["serving_release"]) == (0, "r1"), back.stderr
+    assert [machine.status()["serving_release"] for machine in (here, there)] == ["r1", "r1"]
+    assert seen["failures"] == []
+    assert set(seen["releases"]) == {"r1", "r3"}
