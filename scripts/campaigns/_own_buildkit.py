@@ -17,6 +17,7 @@ from opsctl import shell
 
 ROOT = Path(__file__).parents[2]
 START_MAX_S = 60.0
+COMMAND_MAX_S = 120.0
 IN_STEP = "/dev/clock.so"
 """Where a step of the build finds the clock: /dev is a file system of the container's own, so that
 no layer holds a trace of it."""
@@ -44,13 +45,10 @@ def require_faketime(folder: Path) -> Path:
     """The library of Debian's package libfaketime; unpacked into `folder` where it is missing."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not found:
-        subprocess.run(
-            ["apt-get", "-q", "download", "libfaketime"], cwd=folder, check=True,
-            capture_output=True,
-        )  # fmt: skip
+        _must("apt-get", "-q", "download", "libfaketime", cwd=folder)
         (package,) = folder.glob("libfaketime_*.deb")
         unpacked = folder / "faketime"
-        subprocess.run(["dpkg-deb", "-x", str(package), str(unpacked)], check=True)
+        _must("dpkg-deb", "-x", str(package), str(unpacked))
         found = sorted(unpacked.glob("usr/lib/*/faketime/libfaketime.so.1"))
     return found[0]
 
@@ -99,7 +97,7 @@ class OwnBuildkit:
         self._root.mkdir(parents=True)
         if self._disk_mb:
             size = f"size={self._disk_mb}m"
-            subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", self._root], check=True)
+            _must("mount", "-t", "tmpfs", "-o", size, "none", str(self._root))
         config = self._folder / "buildkitd.toml"
         config.write_text(f'[registry."{self._registry}"]\n  http = true\n')
         argv = [
@@ -145,6 +143,13 @@ class OwnBuildkit:
         wrapper.write_text(text)
         wrapper.chmod(0o755)
         return wrapper
+
+
+def _must(*argv: str, cwd: Path | None = None) -> None:
+    """Run a command. Raises RuntimeError when it fails."""
+    done = shell.run(argv, timeout_s=COMMAND_MAX_S, cwd=cwd)
+    if not done.ok:
+        raise RuntimeError(f"{argv[0]}: {done.why}")
 
 
 def _program() -> Path:
