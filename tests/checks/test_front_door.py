@@ -112,6 +112,30 @@ def test_a_release_that_does_not_answer_alone_is_not_proved(servers: ExitStack) 
     assert caught.value.why == "the last answer came from r1 (status 200)"
 
 
+def test_answers_that_never_tell_their_release_are_no_reason_to_call_a_rollback_failed(
+    servers: ExitStack,
+) -> None:
+    def nameless(method: str, path: str, body: bytes) -> Reply:
+        return 200, {}, b""
+
+    count = prove_serving(door(servers, nameless), "r2", GET, Waiting().wait, 10)
+    assert (count.probes, dict(count.answered_by)) == (3, {})
+
+
+def test_an_answer_without_a_release_proves_nothing_where_others_tell_theirs(
+    servers: ExitStack,
+) -> None:
+    asked: list[int] = []
+
+    def mixed(method: str, path: str, body: bytes) -> Reply:
+        asked.append(1)
+        header = {} if len(asked) in (2, 3, 4) else {"X-Opsctl-Release": "r2"}
+        return 200, header, b""
+
+    count = prove_serving(door(servers, mixed), "r2", GET, Waiting().wait, 10)
+    assert count.probes == 7
+
+
 def test_failed_probes_are_kept_up_to_a_number() -> None:
     count = ProbeCount()
     probe = ask_front_door(ScriptedTarget([HEALTHY], door=Endpoint("127.0.0.1", 1)), GET)

@@ -41,7 +41,7 @@ def python_root(folder: Path) -> None:
     copy_libraries(folder, [program, *lib.rglob("*.so")])
     (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "usr" / "bin" / "python3").symlink_to(f"{PYTHON}/bin/python3")
-    (folder / "tmp").mkdir()
+    (folder / "tmp").mkdir(exist_ok=True)
 
 
 def copy_program(folder: Path, program: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from opsctl.model import DesiredState, Share, Stamp
 from opsctl.targets.kubernetes.helm import decoded, encoded
 from opsctl.targets.kubernetes.live import Live, front_weights
+from opsctl.targets.kubernetes.owners import disowned
 from opsctl.targets.kubernetes.traffic import counters
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
@@ -180,3 +181,28 @@ def test_counters_are_summed_over_their_labels() -> None:
     )
     assert counters(text) == (17, 2)
     assert counters("") == (0, 0)
+
+
+def test_traffic_that_somebody_sent_elsewhere_by_hand_is_noticed() -> None:
+    state = '[["r1","serving",2,75],["r2","serving",2,25]]'
+    named = front({"a": "b"}, state=state)
+    named["metadata"]["name"] = "light"
+    right = Live(named, (), (), route=route(("r1", 75), ("r2", 25), taken=2))
+    assert not right.is_edited({"a": "b"}, "route")
+    assert right.is_edited({"a": "c"}, "route")
+    wrong = Live(named, (), (), route=route(("r1", 100), ("r2", 0)))
+    assert wrong.is_edited({"a": "b"}, "route")
+    assert not wrong.is_edited({"a": "b"}, "selector")
+    assert not Live(None, (), ()).is_edited({"a": "b"}, "selector")
+
+
+def test_what_is_opsctls_alone_is_taken_from_others_and_nothing_else() -> None:
+    labels: dict[str, Any] = {"f:metadata": {"f:labels": {"f:team": {}}}}
+    helm = {"manager": "helm", "fieldsV1": {"f:spec": {"f:selector": {}, "f:type": {}}}}
+    guard = {"manager": "opsctl-guard", "fieldsV1": {"f:spec": {"f:selector": {}}}}
+    person = {"manager": "kubectl-edit", "fieldsV1": {**labels, "f:spec": {"f:selector": {}}}}
+    assert disowned("services", [helm, guard, person]) == [
+        helm, {"manager": "kubectl-edit", "fieldsV1": {**labels, "f:spec": {}}},
+    ]  # fmt: skip
+    scaled = {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    assert disowned("deployments", [helm, guard, scaled]) == [helm, scaled]

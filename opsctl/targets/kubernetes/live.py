@@ -32,15 +32,17 @@ class Live:
         """What the newest revision of Helm asks for."""
         return read_state(self._annotations.get(IN_FORCE, ""))
 
-    def managed_by(self, manager: str) -> list[tuple[str, str]]:
-        """Kind and name of the objects of which `manager` owns fields."""
-        objects = [("services", self.front), ("httproutes", self.route)]
-        objects += [("deployments", one) for one in self.deployments]
-        return [
-            (kind, one["metadata"]["name"])
-            for kind, one in objects
-            if one and any(entry["manager"] == manager for entry in owners(one))
-        ]
+    def objects(self) -> list[tuple[str, Json]]:
+        """What others than Helm may have changed, by its kind."""
+        found = [("services", self.front), ("httproutes", self.route)]
+        found += [("deployments", one) for one in self.deployments]
+        return [(kind, one) for kind, one in found if one]
+
+    def is_managed_by(self, manager: str) -> bool:
+        """Whether `manager` owns fields of any of them."""
+        return any(
+            entry["manager"] == manager for _, one in self.objects() for entry in owners(one)
+        )
 
     @property
     def turns(self) -> Turns:
@@ -68,13 +70,26 @@ class Live:
     def routed(self) -> dict[str, int]:
         """Traffic by release as the HTTPRoute shares it; empty while its Gateway has not taken
         it in, or when it names what the newest revision does not have."""
-        if self.route is None or not route_taken(self.route):
-            return {}
+        return self._shared if self.route is not None and route_taken(self.route) else {}
+
+    def is_edited(self, selector: Json, mode: str) -> bool:
+        """Whether somebody changed by hand where the traffic goes: the front Service, which should
+        have this selector, or the HTTPRoute."""
+        if self.front is None:
+            return False
+        if (self.front["spec"].get("selector") or {}) != selector:
+            return True
+        weights = {share.release: share.weight for share in self.in_force.shares if share.weight}
+        return mode == "route" and self.route is not None and self._shared != weights
+
+    @property
+    def _shared(self) -> dict[str, int]:
+        """Traffic by release as the HTTPRoute asks for it."""
         names: dict[str, str] = {
             self._service_of(s.release): s.release for s in self.in_force.shares
         }
         found: dict[str, int] = {}
-        for back in backends(self.route):
+        for back in backends(self.route or {"spec": {}}):
             name, weight = str(back["name"]), int(back.get("weight", 1))
             if weight:
                 found[names.get(name, name)] = weight

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
@@ -187,7 +188,8 @@ class KubernetesTarget:
         turns = desired.next_turns(live.turns, wanted, order.in_force)
         made = values.of_state(self, wanted, order, turns)
         self._whole = self._whole or self.helm.is_whole()
-        if self._whole and values.mark_of(made) == live.mark:
+        edited = live.is_edited(values.selector(self, current), self.mode)
+        if self._whole and values.mark_of(made) == live.mark and not edited:
             return live
         if not self._is_current(order):
             return live
@@ -199,7 +201,7 @@ class KubernetesTarget:
         except TargetUnreachable:
             self.view.refresh()
             live = self._look()
-            if self._is_current(order) and not live.managed_by(GUARD):
+            if self._is_current(order) and not live.is_managed_by(GUARD):
                 raise
             return live  # the guard or another command stepped in meanwhile
         self._whole = True
@@ -253,9 +255,16 @@ class KubernetesTarget:
         def shown(objects: Mapping[str, Json]) -> bool:
             return Live(objects.get(self.names.service), (), ()).mark == mark
 
+        def routed(objects: Mapping[str, Json]) -> bool:
+            now = replace(live, route=objects.get(self.names.service))
+            return not now.is_edited(selector, self.mode)
+
         if not self.view.services.wait(shown, SEEN_S):
             self.view.refresh()
-        live = self._look()
+        live, selector = self._look(), values.selector(self, wanted)
+        if self.mode == "route":
+            self.view.routes.wait(routed, SEEN_S)
+            live = self._look()
         if live.unexpected(wanted):
             from opsctl.targets.kubernetes import take_down
 
