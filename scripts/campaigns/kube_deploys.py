@@ -16,7 +16,10 @@ RUNS = 60
 STRETCH = 10
 """Runs in a row with traffic in one of the two ways."""
 
-GOOD = ("code", "ignores_sigterm")
+GOOD = ("code",)
+"""A service that ignores SIGTERM cuts the connections that users keep alive: nothing stands between
+them and a pod but a Service."""
+
 BAD = ("exits_at_start", "health_500", "hangs_at_start", "dies", "wrong_value", "leaks")
 PATIENT = {"health": {"interval_s": 1.0, "tries": 60}}
 """A candidate that hangs is waited for that long; a good one is up in a few seconds."""
