@@ -30,6 +30,9 @@ from opsctl.model import Endpoint
 TICK_S = 0.02
 """How often the course is asked whether to go on, and time-outs are looked for."""
 
+BURST_MAX = 64
+"""Requests sent in a row when many are due: then answers are read, and the course is asked."""
+
 START_DELAY_S = 0.02
 """Before the first request, so that it is not late already."""
 
@@ -224,15 +227,16 @@ class Sender:
 
     def _send_due(self) -> None:
         self.timer.clear()
-        while not self.stopping:
-            now = time.monotonic()
-            when = self.due[0][0]
-            if when > now:
-                self.timer.set(when)
+        for _ in range(BURST_MAX):
+            if self.stopping:
                 return
+            now = time.monotonic()
+            if self.due[0][0] > now:
+                break
             self._send(now, *self.due.popleft())
             if not self.due:
                 self._plan_round()
+        self.timer.set(self.due[0][0])
 
     def _send(
         self, now: float, when: float, arm: int, payloads: Sequence[bytes], of: Round

@@ -11,6 +11,11 @@ from opsctl.config.secret_source import SecretSource
 BATCH_SIZES = (1, 4, 16, 32)
 """The batch sizes of the release report that the field asks for."""
 
+RATE_MAX = 100_000
+"""Several times what the load generator can send."""
+
+CONNECTIONS_MAX = 4096
+"""As many as the load balancer takes."""
 
 PREDICT_PATH = re.compile(
     r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+))?:predict", re.IGNORECASE
@@ -51,7 +56,9 @@ class Bench(Section):
     batch_sizes: tuple[int, ...] = key(
         BATCH_SIZES, doc="Batch sizes, each measured.", low=1, high=4096
     )
-    rate_per_s: float = key(100.0, doc="Request pairs a second (each pair asks both arms).", low=1)
+    rate_per_s: float = key(
+        100.0, doc="Request pairs a second (each pair asks both arms).", low=1, high=RATE_MAX
+    )
     arrivals: str = key("poisson", doc="Spacing of requests.", choices=("poisson", "constant"))
     interleave: str = key(
         "pairs",
@@ -62,7 +69,7 @@ class Bench(Section):
     warmup_requests: int = key(50, doc="Least warm-up requests an arm and batch size.", low=0)
     warmup_max_s: float = key(30.0, doc="Longest warm-up.", low=0)
     timeout_s: float = key(5.0, doc="Time limit of a request; it then counts as worst.", low=0.05)
-    connections: int = key(16, doc="Connections an arm.", low=1)
+    connections: int = key(16, doc="Connections an arm.", low=1, high=CONNECTIONS_MAX)
     seed: int | None = key(
         None, doc="Seed of coin flips and arrivals; default: random, reported.", low=0
     )
