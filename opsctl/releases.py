@@ -28,7 +28,7 @@ from opsctl.release_changes import config_changes, is_name, model_change, number
 from opsctl.release_sources import Sources, launch_of, read_sources
 from opsctl.release_store import Interrupt, Tell, never
 from opsctl.secrets import SecretStore
-from opsctl.storage_folder import FolderStorage
+from opsctl.storage_folder import ABSENT, FolderStorage, unreadable
 
 MEGABYTE = 1 << 20
 
@@ -79,6 +79,8 @@ class LocalReleaseStore:
         path = self._directory(name) / "release.json"
         try:
             return Release.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except PermissionError as error:
+            raise unreadable(path, error) from error
         except FileNotFoundError:
             known = ", ".join(release.name for release in self.list()) or "none"
             raise ConfigError(
@@ -229,16 +231,19 @@ class LocalReleaseStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _complete(self) -> tuple[str, ...]:
-        names = [
-            folder.name
-            for folder in _folders(self._releases)
-            if is_name(folder.name) and (folder / "release.json").exists()
-        ]
+        try:
+            names = [
+                folder.name
+                for folder in _folders(self._releases)
+                if is_name(folder.name) and (folder / "release.json").exists()
+            ]
+        except PermissionError as error:
+            raise unreadable(self._releases, error) from error
         return tuple(sorted(names, key=number_of))
 
     def _last(self) -> int:
         numbers = [number_of(name) for name in self._complete()]
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        with contextlib.suppress(*ABSENT, ValueError):
             numbers.append(int((self._releases / "last").read_text()))
         return max(numbers, default=0)
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from opsctl import deploy
@@ -14,7 +15,7 @@ from opsctl.aftermath import finish, tell_started, tell_waiting
 from opsctl.attendance import Attendance
 from opsctl.config.settings import Project
 from opsctl.console import Console
-from opsctl.errors import JournalBroken, OpsctlError
+from opsctl.errors import JournalBroken, OpsctlError, PreflightRefused
 from opsctl.model import FULL_WEIGHT, DesiredState, Json, Observed
 from opsctl.plan import Step
 from opsctl.reader import Reader, actor_name, reader, report_folder
@@ -238,11 +239,22 @@ def write_bundle(look: Reader, number: int) -> None:
         source = project.root / name
         if source.is_file():
             names[name] = f"{index}-{source.name}"
-            storage.write(f"{folder}/{names[name]}", source.read_bytes())
+            storage.write(f"{folder}/{names[name]}", _content(source))
     # Written last: a folder without it is no bundle.
     storage.write(f"{folder}/files.json", json.dumps(names).encode())
     for old in storage.names(BUNDLES)[: -project.service.retention.reports]:
         storage.remove(f"{BUNDLES}/{old}")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise PreflightRefused(
+            f"cannot read {file}",
+            why=error.strerror or str(error),
+            next_step="Correct bench.requests_file or smoke.body_file, or the file's rights",
+        ) from error
 
 
 def _bundle(number: int) -> str:

@@ -15,6 +15,7 @@ from opsctl.storage import Content, HeldLock, Holder
 
 OWNER_ONLY = 0o700
 FILE_MODE = 0o600
+ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 class FolderStorage:
@@ -42,30 +43,32 @@ class FolderStorage:
             ) from error
 
     def exists(self) -> bool:
-        """Whether the folder is there."""
-        return self.root.exists()
+        """Whether the folder is there. Raises TargetUnreachable when nobody may tell us."""
+        try:
+            return self.root.exists()
+        except OSError as error:
+            raise unreadable(self.root, error) from error
 
     def names(self, folder: str) -> list[str]:
         """Names of a folder's entries, sorted."""
         try:
             return sorted(os.listdir(self.root / folder))
-        except (FileNotFoundError, NotADirectoryError):
+        except ABSENT:
             return []
-        except PermissionError as error:
-            raise TargetUnreachable(
-                f"cannot read the state folder {self.root / folder}",
-                why=error.strerror or str(error),
-                next_step="Run this as the user who deploys the service",
-            ) from error
+        except OSError as error:
+            raise unreadable(self.root / folder, error) from error
 
     def read(self, path: str, offset: int = 0) -> Content | None:
-        """A file from `offset` on; its inode tells it from one that took its place."""
+        """A file from `offset` on; its inode tells it from one that took its place.
+
+        Raises OSError when it is there and can't be read.
+        """
         try:
             with (self.root / path).open("rb") as file:
                 found = os.fstat(file.fileno())
                 file.seek(offset)
                 return Content(str(found.st_ino), file.read(), found.st_size)
-        except FileNotFoundError:
+        except ABSENT:
             return None
 
     def contents(self, folder: str) -> dict[str, bytes]:
@@ -130,7 +133,11 @@ class FolderStorage:
         return lock.acquire(self.lock_path, holder, wait_s=wait_s, clock=clock)
 
     def holder(self) -> Holder | None:
-        """Who holds the file lock."""
+        """Who holds the file lock. Raises TargetUnreachable when nobody may tell us."""
+        try:
+            self.read(self.lock_path.name)
+        except OSError as error:
+            raise unreadable(self.lock_path, error) from error
         return lock.current_holder(self.lock_path)
 
     def break_lock(self) -> None:
@@ -144,6 +151,15 @@ class FolderStorage:
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+
+
+def unreadable(path: Path, error: OSError) -> TargetUnreachable:
+    """The error of one who may not read the state, or whose disk fails."""
+    return TargetUnreachable(
+        f"cannot read {path} of the state folder",
+        why=error.strerror or str(error),
+        next_step="Run this as the user who deploys the service",
+    )
 
 
 def _remove_tree(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from opsctl.errors import TargetUnreachable
 from opsctl.inbox import Inbox
+from opsctl.releases import LocalReleaseStore
 from opsctl.storage import copied
 from opsctl.storage_folder import FolderStorage
 from tests.ordinary import open_folder, ordinary_user
@@ -22,6 +23,25 @@ def test_another_users_state_is_refused_with_the_folder() -> None:
             Inbox(FolderStorage(base)).items()
         (base / "inbox").chmod(0o700)
     assert refused.value.exit_code == 30
+
+
+def test_another_users_lock_and_releases_are_refused_and_not_called_free() -> None:
+    with open_folder() as base:
+        for name in ("lock", "releases/r1/release.json"):
+            FolderStorage(base / "state").write(name, b"{}")
+        (base / "state").chmod(0o000)
+        looks = (FolderStorage(base / "state").holder, LocalReleaseStore(base / "state").list)
+        for look in looks:
+            with ordinary_user(), pytest.raises(TargetUnreachable, match="Permission denied"):
+                look()
+        (base / "state").chmod(0o700)
+
+
+def test_a_state_folder_that_is_a_file_has_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    storage = FolderStorage(tmp_path / "file" / "state")
+    assert (storage.exists(), storage.names("journal"), storage.read("x")) == (False, [], None)
+    assert LocalReleaseStore(tmp_path / "file" / "state").next_name() == "r1"
 
 
 def test_a_folder_that_is_not_there_has_no_entries(tmp_path: Path) -> None:

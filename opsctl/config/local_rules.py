@@ -20,6 +20,12 @@ def local(value: s.Local, at: Section) -> None:
     if problem:
         at.wrong("host", f"{problem}; allowed: an address of this machine, like 127.0.0.1")
     at.filled("state_dir", value.state_dir)
+    if value.state_dir.startswith("~"):
+        at.wrong(
+            "state_dir",
+            f'found "{shown(value.state_dir)}"; no shell is there to know whose home ~ is; allowed:'
+            " the whole path, or one relative to opsctl.yaml",
+        )
     at.filled("haproxy", value.haproxy)
     first, last = value.replica_ports
     if first > last:

@@ -28,9 +28,11 @@ def test_addresses_and_names_are_taken(told: Told, host: str) -> None:
 @pytest.mark.parametrize(
     ("state", "is_wrong"),
     [("app", True), ("./app/", True), (".", True), ("app/state", False), ("app2", False),
-     (".opsctl", False), ("/var/lib/opsctl", False)],
+     (".opsctl", False), ("/var/lib/opsctl", False), ("~", True), ("~/state", True)],
 )  # fmt: skip
-def test_the_state_does_not_hold_the_application(told: Told, state: str, is_wrong: bool) -> None:
+def test_the_state_has_a_folder_of_its_own_that_can_be_found(
+    told: Told, state: str, is_wrong: bool
+) -> None:
     found = told(f'{MINIMAL}    local: {{state_dir: "{state}"}}\n{OTHER_FAULT}\n')
     assert "wrong" in [key for _, key, _ in found]
     assert ("services.web.local.state_dir" in [key for _, key, _ in found]) == is_wrong

@@ -91,6 +91,17 @@ def test_a_state_folder_that_is_read_only_is_refused_and_the_old_release_serves(
     assert site.deploy().data["serving_release"] == "r2"
 
 
+def test_a_file_of_the_project_that_cannot_be_read_is_refused_and_nothing_is_touched(
+    site: Site,
+) -> None:
+    before = (site.records(), site.pids("r1"))
+    # As root may read all files, one that the kernel itself lets nobody read from its start on.
+    refused = site.with_options(bench={"requests_file": "/proc/self/mem"}).deploy()
+    assert (refused.exit_code, refused.data["serving_release"]) == (4, "r1"), refused.stderr
+    assert refused.data["error"]["what"] == "cannot read /proc/self/mem"
+    assert (site.records(), site.pids("r1")) == before
+
+
 @ROOT_ONLY
 def test_a_disk_that_is_full_from_the_start_refuses_a_deploy_with_nothing_touched(
     on_a_small_disk: Site,
