@@ -36,6 +36,21 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Help, **options)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but the command itself refuses what it does not know: with its help."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            self.error(f"{self.prog} takes no {' '.join(unknown)}{self._near(unknown[0])}")
+        return known, unknown
+
+    def _near(self, word: str) -> str:
+        """The option that was meant, in words; empty when there is none."""
+        from opsctl.config.problems import nearest
+
+        options = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+        near = nearest(word[2:].partition("=")[0], options) if word.startswith("--") else None
+        return f" (did you mean --{near}?)" if near else ""
+
     def error(self, message: str) -> NoReturn:
         """Refuse the command line. Raises ConfigError, so that programs get an object too."""
         from opsctl.config.problems import nearest
