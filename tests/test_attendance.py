@@ -17,6 +17,7 @@ from opsctl.inbox import Inbox
 from opsctl.lock import acquire, break_lock, read_holder
 from opsctl.storage import Holder
 from opsctl.storage_folder import FolderStorage
+from tests.apps.processes import wait_until
 
 CLOCK = SystemClock()
 
@@ -99,13 +100,18 @@ def test_the_heart_beats_and_the_lease_is_renewed_once_there_is_an_epoch(
 ) -> None:
     monkeypatch.setattr(module, "BEAT_S", 0.02)
     with holding.present():
-        time.sleep(0.2)
+        wait_until(lambda: beats(tmp_path / "lock") > 5, "the heart beat")
         assert target.epochs == []
         holding.epoch = 7
-        time.sleep(0.2)
-    holder = read_holder(tmp_path / "lock")
+        wait_until(lambda: len(target.epochs) > 5, "the lease was renewed")
     assert set(target.epochs) == {7}
-    assert holder is not None and holder.beat > 5
+    assert beats(tmp_path / "lock") > 10
+
+
+def beats(lock: Path) -> int:
+    """How often the holder of a lock has proved that it lives."""
+    holder = read_holder(lock)
+    return holder.beat if holder else 0
 
 
 def test_a_refused_renewal_stops_the_wait(
@@ -114,6 +120,7 @@ def test_a_refused_renewal_stops_the_wait(
     monkeypatch.setattr(module, "BEAT_S", 0.02)
     target.refuse, holding.epoch = True, 1
     with holding.present():
-        time.sleep(0.2)
+        wait_until(lambda: bool(target.epochs), "the lease was renewed")
+        wait_until(lambda: holding._lost is not None, "the refusal was noted")
         with pytest.raises(Superseded):
             holding.interrupt()

@@ -137,7 +137,7 @@ def test_a_build_over_its_time_limit_fails(project: Project) -> None:
     began = time.monotonic()
     with pytest.raises(BuildFailed, match=r"it ran longer than 0.2 s \(app.build_timeout_s\)"):
         build(project)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 18
 
 
 def test_a_stopped_copy_leaves_no_release(project: Project) -> None:

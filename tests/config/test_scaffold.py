@@ -27,8 +27,9 @@ from opsctl.config.placeholders import fill
 from opsctl.config.settings import Service
 from opsctl.errors import ConfigError
 from opsctl.scaffold import FILES, name_for, write_project
+from tests.apps.processes import cpu_s, least_cpu_s, wait_until
 
-START_MAX_S = 10.0
+START_MAX_S = 60.0
 SIGMOID_OF_HALF = 1 / (1 + math.exp(-0.5))
 """0.5·1 − 0.25·2 + 0.125·4 + 1·0.5 − 0.5 = 0.5 for the known window."""
 
@@ -57,7 +58,7 @@ class Running:
     def connect(self, *, health: bool = False) -> http.client.HTTPConnection:
         """A connection to one of its ports."""
         port = self.health_port if health else self.port
-        return http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
 
 def _free_ports() -> tuple[int, int]:
@@ -201,36 +202,38 @@ def test_a_connection_is_kept_and_tells_the_release(running: Running) -> None:
     assert releases == [("r7", None)] * 3
 
 
-def test_it_is_ready_after_less_than_300_ms_of_work(running: Running) -> None:
-    # CPU time, and not the clock: other tests may have the machine meanwhile.
-    fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
-    used_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    assert 0 < used_s < 0.3
+def test_it_is_ready_in_little_more_than_python_takes_to_start(running: Running) -> None:
+    # 0.3 s of work at most, told in units of what each machine takes 20 ms or longer for.
+    assert cpu_s(running.process.pid) < 15 * least_cpu_s(sys.executable, "-c", "pass")
 
 
 def test_sigterm_drains_without_one_failed_request(running: Running) -> None:
     """Keep-alive clients go on all the time; one request is only half sent at the signal."""
-    results: list[int | str] = []
+    results: list[list[int | str]] = [[] for _ in range(4)]
     told_to_close: list[bool] = []
     half = _half_sent_request(running)
     clients = [
-        threading.Thread(target=_ask_until_closed, args=(running, results, told_to_close))
-        for _ in range(4)
+        threading.Thread(target=_ask_until_closed, args=(running, own, told_to_close))
+        for own in results
     ]
     for client in clients:
         client.start()
-    time.sleep(0.2)
+    wait_until(lambda: all(results), "each client had an answer")
     running.process.send_signal(signal.SIGTERM)
-    time.sleep(0.1)
-    assert running.ask("GET", "/health/ready", health=True) == (503, {"status": "draining"})
+
+    def drains() -> bool:
+        answer = running.ask("GET", "/health/ready", health=True)
+        return bool(answer == (503, {"status": "draining"}))
+
+    wait_until(drains, "it was draining")
     assert running.ask("GET", "/health/live", health=True) == (200, {"status": "ok"})
     half.sendall(b"0]]}")
     with half:
         assert half.recv(4096).split(b"\r\n")[0] == b"HTTP/1.1 200 OK"
     for client in clients:
-        client.join(10)
-    assert running.process.wait(10) == 0
-    assert set(results) == {200}
+        client.join(60)
+    assert running.process.wait(60) == 0
+    assert {status for own in results for status in own} == {200}
     assert told_to_close == [True] * 4
 
 

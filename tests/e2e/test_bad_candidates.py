@@ -45,8 +45,7 @@ def test_a_candidate_whose_health_flaps_reaches_no_streak(make_site: MakeSite) -
     streak = {"interval_s": 0.05, "tries": 60, "streak": 6}
     site = make_site(quick(health=streak))
     site.good("deploy")
-    # Good for 0.2 s at a time: at most five probes in a row.
-    refusal = refuse(site, Candidate("flaps", 10, {"health_flaps_s": 0.2}))
+    refusal = refuse(site, Candidate("flaps", 10, {"health_flaps": 5}))
     assert refusal.step == "start"
     assert "503" in refusal.why
 
@@ -57,7 +56,7 @@ def test_a_candidate_that_dies_when_it_has_traffic_is_refused(make_site: MakeSit
     site.good("deploy")
     refusal = refuse(site, Candidate("dies", 10, {"dies_after_s": 4.0}), met=True)
     # On a very busy machine its time is over before its first user comes.
-    assert refusal.step in ("smoke", "shift-20")
+    assert refusal.step in ("start", "smoke", "shift-20")
     assert refusal.candidate in refusal.what
 
 
@@ -101,8 +100,8 @@ def test_a_bad_candidate_that_ignores_sigterm_is_removed_within_its_limits(
     began = time.monotonic()
     refusal = refuse(standing, Candidate("stubborn", 10, fault))
     assert refusal.step == "smoke"
-    # stop_timeout_s is 1 s; everything together is far below the drain limit of a stuck one.
-    assert time.monotonic() - began < 30
+    # stop_timeout_s is 1 s; a step that stands still for good would take its 30 s each time.
+    assert time.monotonic() - began < 60
 
 
 def test_a_candidate_whose_port_is_taken_is_refused_with_its_own_words(standing: Site) -> None:

@@ -35,12 +35,14 @@ def pid_of(site: Site, name: str) -> int:
 
 def kill_all(site: Site) -> None:
     """What a power cut does to the processes of the service."""
-    for _ in range(10):
+
+    def none_is_left() -> bool:
         for pid in site.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
-    assert site.processes() == {}
+        return site.processes() == {}
+
+    wait_until(none_is_left, "all processes ended")
 
 
 def test_after_a_sigkill_the_guard_takes_the_candidate_off_and_resume_goes_on(

@@ -39,6 +39,8 @@ class App:
         self.hold = asyncio.Event()
         """While it is clear, requests to /hold wait."""
         self.connections: set[asyncio.StreamWriter] = set()
+        self.answered = 0
+        """Requests of users; HAProxy's own checks are none."""
         self.server: asyncio.Server | None = None
         self.port = 0
 
@@ -71,6 +73,7 @@ class App:
                 body = json.dumps({"release": release, "replica": self.name}).encode()
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 await writer.drain()
+                self.answered += head.startswith(b"POST")
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
@@ -172,6 +175,12 @@ class Front:
         app.end()
         await self.balancer.vacate(app.name)
 
+    async def more_answers(self, count: int = RATE // 4) -> None:
+        """Wait until users have got so many more of them."""
+        goal = sum(app.answered for app in self.apps) + count
+        while sum(app.answered for app in self.apps) < goal:
+            await asyncio.sleep(0.01)
+
     async def ask(self, path: str = "/") -> tuple[int, str, str]:
         """Status, release of the header, replica of the body; over a connection of its own."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.settings.port)
@@ -196,7 +205,10 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def users(front: Front, result: dict[str, Any]) -> AsyncIterator[None]:
-    """An open-loop client while the block runs: keep-alive POSTs, none sent twice."""
+    """An open-loop client while the block runs: keep-alive POSTs, none sent twice.
+
+    It is at work when the block begins.
+    """
     stop = front.layout.service_dir / "stop"
     stop.unlink(missing_ok=True)
     argv = [sys.executable, str(Path(__file__).with_name("open_loop.py")), "127.0.0.1"]
@@ -204,6 +216,7 @@ async def users(front: Front, result: dict[str, Any]) -> AsyncIterator[None]:
         *argv, str(front.settings.port), str(RATE), "3600", str(stop), stdout=subprocess.PIPE
     )
     try:
+        await front.more_answers()
         yield
     finally:
         stop.touch()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.client
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,9 +17,13 @@ from typing import Any
 from opsctl.config import settings
 from opsctl.model import DesiredState, Guard, Observed, Share, Stamp
 from opsctl.targets.local import LocalTarget
+from opsctl.targets.supervisor import procfs
 from opsctl.targets.supervisor.layout import Layout
 
 APP = Path(__file__).with_name("app.py")
+WAIT_MAX_S = 60.0
+"""On a machine that is ten times slower, and busy."""
+
 HEALTH = {
     "path": "/health/ready",
     "live_path": "/health/live",
@@ -92,7 +98,7 @@ class House:
         """A state with one release without traffic."""
         return DesiredState((Share("r1", replicas, 0, **share),))
 
-    def converge(self, *shares: Share, timeout_s: float = 20.0, **more: Any) -> Observed:
+    def converge(self, *shares: Share, timeout_s: float = WAIT_MAX_S, **more: Any) -> Observed:
         """Order a state and stay in charge until it is reached."""
         self.apply(*shares, **more)
 
@@ -102,13 +108,19 @@ class House:
 
         return self.wait(converged, timeout_s)
 
-    def wait(self, condition: Callable[[Observed], object], timeout_s: float = 10.0) -> Observed:
-        """Watch until `condition` holds; fails with what was seen last."""
+    def wait(
+        self, condition: Callable[[Observed], object], timeout_s: float = WAIT_MAX_S
+    ) -> Observed:
+        """Watch until `condition` holds; fails with what was seen last.
+
+        It may speak of `replicas[0]`: one that is not there yet fulfils nothing.
+        """
         limit = time.monotonic() + timeout_s
         while True:
             seen = self.target.observe()
-            if condition(seen):
-                return seen
+            with contextlib.suppress(IndexError):
+                if condition(seen):
+                    return seen
             if time.monotonic() > limit:
                 tail = "\n".join(self.all_events()[-30:])
                 raise AssertionError(f"never came true; {seen}\nevents:\n{tail}")
@@ -150,6 +162,20 @@ class House:
     def supervisor_pid(self) -> int:
         return int(self.layout.pid_file.read_text())
 
+    def cut_the_power(self) -> None:
+        """End all processes of the service at one moment; returns when none is left.
+
+        One that was sent SIGKILL lives for another moment, in which it can still be met.
+        """
+        victims = (keeper_of(self.supervisor_pid()), *self.processes())
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        limit = time.monotonic() + WAIT_MAX_S
+        while any(procfs.identity(pid) for pid in victims):
+            assert time.monotonic() < limit, victims
+            time.sleep(0.01)
+
     def processes(self) -> list[int]:
         """Every process that has this service's directory in its command line or environment."""
         word = str(self.layout.service_dir).encode()
@@ -178,6 +204,11 @@ def ask(host: str, port: int, path: str, method: str, body: str) -> tuple[int, s
         return response.status, release, json.loads(text) if is_json else text.decode()
     finally:
         connection.close()
+
+
+def keeper_of(pid: int) -> int:
+    """The parent of a supervisor, which starts another one when it ends."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def with_health(**changes: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from opsctl.model import Share
 from opsctl.targets.supervisor import procfs
 from opsctl.targets.supervisor.remains import Ended, Remains
-from tests.targets.house import APP, House
+from tests.targets.house import APP, WAIT_MAX_S, House
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 HELPED = ["/bin/sh", "-c", f"(setsid sleep 3333 &) ; exec {{python}} {APP}"]
@@ -47,8 +47,8 @@ def apart(house: House) -> dict[str, int]:
     }
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    limit = time.monotonic() + timeout_s
+def eventually(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + WAIT_MAX_S
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.02)
@@ -105,10 +105,10 @@ def test_the_first_process_of_a_replica_is_told_from_what_it_started(
 def test_a_candidate_that_goes_into_the_background_leaves_nothing_running(house: House) -> None:
     house.release("r1", command=["/bin/sh", "-c", "setsid sleep 3333 & exit 0"])
     house.apply(Share("r1", 1, 0))
-    seen = house.wait(lambda seen: seen.replicas and seen.replicas[0].restarts > 0, 30)
+    seen = house.wait(lambda seen: seen.replicas and seen.replicas[0].restarts > 0)
     assert "a process that it had left in the background ended with it" in seen.replicas[0].reason
     house.apply()
-    house.wait(lambda seen: not seen.replicas, 30)
+    house.wait(lambda seen: not seen.replicas)
     assert apart(house) == {}
 
 
@@ -119,18 +119,18 @@ def test_a_child_in_a_session_of_its_own_lives_as_long_as_its_replica(house: Hou
     first = apart(house)
     supervisor = house.supervisor_pid()
     os.kill(supervisor, signal.SIGKILL)
-    seen = house.wait(lambda seen: seen.converged and house.supervisor_pid() != supervisor, 30)
+    seen = house.wait(lambda seen: seen.converged and house.supervisor_pid() != supervisor)
     assert {r.name: r.pid for r in seen.replicas} == before
     assert apart(house) == first
     os.kill(before["r1-1"], signal.SIGKILL)
-    house.wait(lambda seen: seen.converged and sum(r.restarts for r in seen.replicas) == 1, 30)
+    house.wait(lambda seen: seen.converged and sum(r.restarts for r in seen.replicas) == 1)
     eventually(lambda: set(apart(house)) == {"r1-1", "r1-2"})
     second = apart(house)
     assert second["r1-1"] != first["r1-1"]
     assert second["r1-2"] == first["r1-2"]
     assert procfs.identity(first["r1-1"]) is None
     house.converge()
-    house.wait(lambda seen: not seen.replicas, 30)
+    house.wait(lambda seen: not seen.replicas)
     assert apart(house) == {}
 
 
@@ -141,6 +141,6 @@ def test_a_child_is_no_replica_when_the_memory_is_lost(house: House) -> None:
     supervisor = house.supervisor_pid()
     house.layout.state_file.write_text('{"format": 1, "ep')
     os.kill(supervisor, signal.SIGKILL)
-    seen = house.wait(lambda seen: seen.converged and house.supervisor_pid() != supervisor, 30)
+    seen = house.wait(lambda seen: seen.converged and house.supervisor_pid() != supervisor)
     assert [(r.name, r.pid) for r in seen.replicas] == [("r1-1", before.pid)]
     assert seen.desired.shares == (Share("r1", 1, 100),)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 from opsctl.errors import Superseded, TargetUnreachable
 from opsctl.model import DesiredState, Guard, Share, Stamp
 from opsctl.targets.supervisor import wire
-from tests.targets.house import House, ask, with_health
+from tests.apps.processes import cpu_s, least_cpu_s
+from tests.targets.house import WAIT_MAX_S, House, ask, keeper_of, with_health
 from tests.targets.test_local_switch import users
 
 Make = Callable[..., House]
@@ -25,11 +27,7 @@ def pids_of(house: House) -> dict[str, int]:
     return {r.name: r.pid for r in house.target.observe().replicas}
 
 
-def keeper_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def test_a_killed_supervisor_is_back_within_a_second_and_nothing_was_touched(house: House) -> None:
+def test_a_killed_supervisor_is_back_by_itself_and_nothing_was_touched(house: House) -> None:
     house.release("r1")
     house.release("r2")
     house.converge(Share("r1", 2, 75), Share("r2", 1, 25))
@@ -43,13 +41,12 @@ def test_a_killed_supervisor_is_back_within_a_second_and_nothing_was_touched(hou
                 answer = wire.call(house.layout, {"call": "hello"})
                 break
             except TargetUnreachable:
-                assert time.monotonic() - began < 3
+                assert time.monotonic() - began < WAIT_MAX_S
                 time.sleep(0.02)
         took = time.monotonic() - began
         house.wait(lambda seen: seen.converged)
     assert answer["pid"] != killed
     print(f"supervisor back after {took:.2f} s")
-    assert took < 2.0  # one second on a quiet machine
     assert pids_of(house) == before
     assert result["failed"] == []
     assert house.target.observe().stamp == Stamp(1, 1, "hash-1")
@@ -72,7 +69,7 @@ def test_a_killed_keeper_is_replaced_although_nobody_looks(house: House) -> None
     house.converge(Share("r1", 1, 100))
     before, pid = pids_of(house), house.supervisor_pid()
     os.kill(keeper_of(pid), signal.SIGKILL)
-    limit = time.monotonic() + 15
+    limit = time.monotonic() + WAIT_MAX_S
     while house.supervisor_pid() == pid and time.monotonic() < limit:
         time.sleep(0.1)
     new = house.supervisor_pid()
@@ -169,7 +166,7 @@ def test_processes_that_nobody_remembers_are_killed(house: House) -> None:
     )  # fmt: skip
     pid = house.supervisor_pid()
     os.kill(pid, signal.SIGKILL)
-    assert stray.wait(timeout=5) == -signal.SIGKILL
+    assert stray.wait(timeout=WAIT_MAX_S) == -signal.SIGKILL
     house.wait(lambda seen: seen.converged)
     assert f"orphan pid {stray.pid} of r0 killed" in house.all_events()
 
@@ -224,9 +221,7 @@ def test_after_a_reboot_looking_starts_nothing_and_applying_starts_everything(
 ) -> None:
     house.release("r1")
     house.converge(Share("r1", 1, 100))
-    pid = house.supervisor_pid()
-    for victim in (keeper_of(pid), *house.processes()):
-        os.kill(victim, signal.SIGKILL)
+    house.cut_the_power()
     data = json.loads(house.layout.state_file.read_text())
     house.layout.state_file.write_text(json.dumps({**data, "boot": "another-boot"}))
     seen = house.target.observe()
@@ -243,9 +238,8 @@ def test_after_a_reboot_looking_starts_nothing_and_applying_starts_everything(
 def test_no_replica_is_blamed_for_ending_together_with_everything_else(house: House) -> None:
     house.release("r1")
     house.converge(Share("r1", 2, 100))
-    for victim in (keeper_of(house.supervisor_pid()), *house.processes()):
-        os.kill(victim, signal.SIGKILL)
-    seen = house.wait(lambda seen: seen.converged, 30)
+    house.cut_the_power()
+    seen = house.wait(lambda seen: seen.converged)
     assert {replica.name: replica.restarts for replica in seen.replicas} == {"r1-1": 0, "r1-2": 0}
     assert any("ended with everything else" in event for event in house.all_events())
 
@@ -258,28 +252,37 @@ def test_a_supervisor_with_nothing_to_do_is_frugal(house: House) -> None:
     time.sleep(2)
     before = cpu_s(pid)
     time.sleep(30)
-    percent = 100 * (cpu_s(pid) - before) / 30
+    used_s = cpu_s(pid) - before
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     rss_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-    print(f"{percent:.2f} % of a core, {rss_kib / 1024:.1f} MiB")
-    assert percent < 1.0
+    print(f"{100 * used_s / 30:.2f} % of a core, {rss_kib / 1024:.1f} MiB")
+    # 1 % of a core of ours, and as little on a slower one: Python takes 20 ms to start and end.
+    assert used_s < 15 * least_cpu_s(sys.executable, "-c", "pass")
     assert rss_kib < 40 * 1024
 
 
-def cpu_s(pid: int) -> float:
-    """CPU time that a process has used, in seconds (proc(5): utime and stime)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class ShortOfTime:
+    """A clock on which every limit is over as soon as `log` has `word`."""
+
+    def __init__(self, log: Path, word: str) -> None:
+        self._log, self._word = log, word
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def monotonic(self) -> float:
+        is_over = self._log.exists() and self._word in self._log.read_text()
+        return time.monotonic() + (1e6 if is_over else 0.0)
 
 
-@pytest.mark.long
 def test_a_supervisor_that_can_not_start_says_why(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opsctl.targets.supervisor.start.START_LIMIT_S", 4.0)
+    clock = ShortOfTime(house.layout.supervisor_log, "OSError")
+    monkeypatch.setattr("opsctl.targets.supervisor.start.time", clock)
     house.layout.run.mkdir(parents=True)
     (house.layout.run / "supervisor.sock").mkdir()
-    with pytest.raises(TargetUnreachable, match=r"did not start within 4 s: .*supervisor\.sock"):
+    with pytest.raises(TargetUnreachable, match=r"did not start within 15 s: .*supervisor\.sock"):
         house.apply()
 
 

@@ -109,7 +109,7 @@ def as_nobody(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [python, "-c", script, str(folder)],
         check=False, user=65534, group=65534, extra_groups=[], cwd=root, text=True,
-        capture_output=True, timeout=60,
+        capture_output=True, timeout=250,
         env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1",
              "PYTHONPATH": f"{root}:{packages}"},
     )  # fmt: skip

@@ -150,9 +150,8 @@ def test_more_replicas_than_slots_get_a_reload_and_no_request_fails(
         front.balancers.append(before)
         result: dict[str, Any] = {}
         async with users(front, result):
-            await asyncio.sleep(0.5)
             await front.balancer.put({app.name: app.as_server(1) for app in apps})
-            await asyncio.sleep(0.5)
+            await front.more_answers()
         seen = await runtime_api.statistics()
         assert seen.pid != before.pid
         assert sorted(seen.replicas.values()) == ["r1-1", "r1-2", "r1-3", "r1-4", "r1-5"]
@@ -216,7 +215,6 @@ def test_a_balancer_of_an_older_opsctl_is_reloaded_and_no_request_fails(front: F
         )  # fmt: skip
         result: dict[str, Any] = {}
         async with users(front, result):
-            await asyncio.sleep(0.5)
             front.ledger.absorb(await runtime_api.statistics())
             newer = front.balancer = front.made()
             await newer.adopt(same_boot=True)
@@ -225,7 +223,7 @@ def test_a_balancer_of_an_older_opsctl_is_reloaded_and_no_request_fails(front: F
             }  # fmt: skip
             await front.up()
             await newer.put({app.name: app.as_server(1) for app in (one, two)})
-            await asyncio.sleep(0.5)
+            await front.more_answers()
         rows = await runtime_api.slots()
         assert (rows["s1"].replica, rows["s2"].replica, len(rows)) == ("r1-1", "r2-1", 32)
         return result

@@ -21,7 +21,7 @@ import requests
 
 HERE = Path(__file__).parent
 READY = re.compile(r"REST (http://\S+), health (http://\S+)")
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 
 
 def python_environment(**extra: str) -> dict[str, str]:
@@ -64,10 +64,10 @@ class Server:
         return f"{self.rest}/v1/models/{name}{tail}"
 
     def predict(self, body: Any, tail: str = ":predict") -> requests.Response:
-        return requests.post(self.url(tail), json=body, timeout=30)
+        return requests.post(self.url(tail), json=body, timeout=120)
 
     def get(self, path: str) -> requests.Response:
-        return requests.get(f"{self.health}{path}", timeout=10)
+        return requests.get(f"{self.health}{path}", timeout=60)
 
     def metric(self, name: str, **labels: str) -> float | None:
         """A sample of /metrics whose labels include the given ones."""
@@ -81,7 +81,7 @@ class Server:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, timeout_s: float = 30.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         code = self.process.wait(timeout_s)
         self._reader.join(timeout_s)
         return code
@@ -145,7 +145,7 @@ def run_python(*arguments: str) -> str:
         env=python_environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -168,7 +168,7 @@ def run_train() -> Callable[..., tuple[int, str]]:
             env=python_environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=250,
             check=False,
         )
         return done.returncode, done.stderr
@@ -209,7 +209,7 @@ def load_json() -> Callable[[Path], Any]:
 def eventually() -> Callable[..., None]:
     """Waits until a condition holds, for at most some seconds."""
 
-    def wait(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    def wait(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, "the condition never came true"

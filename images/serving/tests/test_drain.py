@@ -50,31 +50,29 @@ class Background:
             self.error = error
 
     def result(self) -> requests.Response:
-        self._thread.join(60)
+        self._thread.join(120)
         assert self.error is None, self.error
         assert self.answer is not None
         return self.answer
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(120)
 
 
 def test_sigterm_turns_readiness_false_at_once_and_serves_on_for_the_lame_duck_time(
-    start_server, toys
+    start_server, toys, eventually
 ):
-    server = start_server(toys / "half_plus_two", "--lame-duck-s", "1.5").wait_ready()
+    server = start_server(toys / "half_plus_two", "--lame-duck-s", "3").wait_ready()
     connection = keep_alive(server)
     assert ask(connection, {"instances": [1]}) == (200, None, {"predictions": [2.5]})
     server.terminate()
-    time.sleep(0.2)
-    ready = server.get("/health/ready")
-    assert ready.status_code == 503
-    assert ready.json()["status"] == "draining"
+    eventually(lambda: server.get("/health/ready").status_code == 503)
+    assert server.get("/health/ready").json()["status"] == "draining"
     assert server.get("/health").status_code == 503
     assert server.get("/health/live").status_code == 200
     status, header, answer = ask(connection, {"instances": [1]})
     assert (status, header, answer) == (200, "close", {"predictions": [2.5]})
-    assert server.wait(10) == 0
+    assert server.wait() == 0
     assert any("drained" in line for line in server.log)
 
 
@@ -89,7 +87,7 @@ def test_requests_under_way_finish_after_the_ports_are_closed(
     answer = slow.result()
     assert answer.status_code == 200
     assert answer.json()["predictions"] == [float(rounds_per_second * 2)]
-    assert server.wait(10) == 0
+    assert server.wait() == 0
 
 
 def refuses(server) -> bool:
@@ -110,8 +108,8 @@ def test_a_second_signal_ends_the_drain_and_the_exit_code_says_so(
     eventually(lambda: server.get("/health").json()["status"] == "draining")
     started_s = time.monotonic()
     server.terminate()
-    assert server.wait(10) == 1
-    assert time.monotonic() - started_s < 3
+    assert server.wait() == 1
+    assert time.monotonic() - started_s < 25  # without it, 30 s and what is under way
     assert "second signal" in server.log[-1]
     assert "1 requests cut off" in server.log[-1]
     slow.join()
@@ -123,7 +121,7 @@ def test_the_drain_time_limit_ends_it_too(start_server, toys, rounds_per_second,
     slow = Background(server, rounds_per_second * 20)
     eventually(lambda: server.get("/health").json()["in_flight"] == 1)
     server.terminate()
-    assert server.wait(10) == 1
+    assert server.wait() == 1
     assert "0.5 s are over" in server.log[-1]
     slow.join()
 
@@ -140,8 +138,8 @@ def test_no_request_fails_while_a_client_keeps_asking_through_a_stop(start_serve
         if header == "close":
             connection.close()
     connection.close()
-    assert answered > 100
-    assert server.wait(10) == 0
+    assert answered > 10
+    assert server.wait() == 0
 
 
 def test_a_stalled_worker_makes_the_service_not_ready_and_it_recovers(
@@ -169,7 +167,7 @@ def test_an_overloaded_service_answers_503_with_retry_after(
 ):
     options = ("--workers", "1", "--max-queue", "2", "--max-batch", "1")
     server = start_server(toys / "busy", *options).wait_ready()
-    first = Background(server, rounds_per_second)
+    first = Background(server, rounds_per_second * 4)
     eventually(lambda: server.get("/health").json()["in_flight"] == 1)
     waiting = [Background(server, 1) for _ in range(2)]
     eventually(lambda: server.metric("inference_queue_instances") == 2)

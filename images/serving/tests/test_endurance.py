@@ -48,4 +48,4 @@ def test_clients_that_break_off_leave_nothing_behind(start_server, toys, eventua
     eventually(lambda: server.get("/health").json()["in_flight"] == 0)
     assert server.predict({"instances": [1]}).json() == {"predictions": [2.5]}
     server.terminate()
-    assert server.wait(10) == 0
+    assert server.wait() == 0

@@ -57,7 +57,7 @@ class Steering:
     def converged(self) -> bool:
         """Whether everything is as `effective` says."""
         memory, servers = self._store.memory, self._balancer.servers
-        state = self.effective()
+        state, settings = self.effective(), memory.settings
         wanted, runners = plans(state), self._fleet.runners
         percents = _percents(state)
         serving = {name for name, plan in wanted.items() if plan.role == "serving"}
@@ -65,8 +65,10 @@ class Steering:
         return (
             set(wanted) == set(runners)
             and all(runner.ready and not runner.came_back for runner in runners.values())
+            and all(runners[name].plan.cpus == plan.cpus for name, plan in wanted.items())
             and percents == memory.percents
             and (self._balancer.up or not serving)
+            and not (settings and self._balancer.must_reload(settings, memory.front_port))
             and serving == set(servers)
             and carrying == set(percents)
         )
