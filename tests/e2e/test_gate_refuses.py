@@ -85,6 +85,9 @@ def test_a_deploy_killed_in_its_gate_decides_nothing_and_keeps_what_it_measured(
     assert resumed.exit_code in (0, 10), resumed.stderr
     kept = artifacts / "gate-1.partial.1.jsonl"
     assert kept.read_text() == measured
+    count = measured.count("\n") - 1
+    told = f"{count} rounds of an earlier attempt decide nothing: measured again"
+    assert f"{told}; they are kept in {kept}" in resumed.stderr
     verdict = json.loads((artifacts / "gate-1.json").read_text())
     assert verdict["outcome"] == site.report(resumed)["benchmark"]["outcome"]
 
