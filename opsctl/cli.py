@@ -87,7 +87,7 @@ def _failed(arguments: argparse.Namespace, console: Console, error: OpsctlError)
 
 def _serving(arguments: argparse.Namespace) -> str | None:
     """What serves, as the last word of a failed command; it must never fail itself."""
-    from opsctl.cli_commands import load_project
+    from opsctl.cli_project import load_project
     from opsctl.commands.rollout import serving_release
 
     if "config" not in arguments:

@@ -62,11 +62,13 @@ def run(
     stdin: str = "",
     interrupt: Callable[[], None] | None = None,
     progress: Callable[[str], None] | None = None,
+    grace_s: float = KILL_GRACE_S,
 ) -> Completed:
     """Run a command to its end, without a shell, in a process group of its own.
 
     The group is ended when the time limit passes, when `interrupt` raises, or when the output
-    passes OUTPUT_LIMIT_BYTES; children that the command leaves behind are not waited for.
+    passes OUTPUT_LIMIT_BYTES: SIGTERM, and SIGKILL `grace_s` seconds later. Children that the
+    command leaves behind are not waited for.
     `progress` gets each line of stderr as it comes.
     """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, \
@@ -90,8 +92,12 @@ def run(
             follow = _follower(err.fileno(), progress) if progress else None
             flood = _Flood((out, err))
             timed_out = _wait(process, timeout_s, _both(interrupt, follow), flood)
+            if process.returncode is None:
+                _end_group(process, grace_s)
+            if follow:
+                follow()
         except BaseException:
-            _end_group(process)
+            _end_group(process, grace_s)
             raise
         said = _tail(err) + flood.verdict
         return Completed(tuple(argv), process.returncode, _tail(out), said, timed_out)
@@ -147,7 +153,7 @@ def _wait(
     interrupt: Callable[[], None] | None,
     flood: Callable[[], bool],
 ) -> bool:
-    """Wait for the end; True when the time limit passed first and the group was ended."""
+    """Wait for the end, or until the command must be ended; True when its time was over."""
     deadline = time.monotonic() + timeout_s
     end = select.poll()
     descriptor = os.pidfd_open(process.pid)
@@ -161,20 +167,18 @@ def _wait(
             if interrupt:
                 interrupt()
             if flood():
-                _end_group(process)
                 return False
     finally:
         os.close(descriptor)
-    _end_group(process)
     return True
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_GRACE_S)
+            process.wait(grace_s)
 
 
 def _tail(file: IO[bytes]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from opsctl.commands.chosen import check_kept, chosen_release
 from opsctl.commands.outcome import Outcome, simple
 from opsctl.config.settings import Project
+from opsctl.console import Console
 from opsctl.errors import JournalBroken, OpsctlError, TargetUnreachable
 from opsctl.model import Json, Observed
 from opsctl.reader import Reader, reader
@@ -189,11 +190,17 @@ def logs(project: Project, name: str | None, lines: int, follow: bool) -> Iterat
     return look.target.logs(chosen_release(look, name), lines=lines, follow=follow)
 
 
-def health(project: Project) -> Outcome:
-    """Whether the service is well, check by check; 13 when it is not."""
+def health(project: Project, console: Console, watched_s: float = 0.0) -> Outcome:
+    """Whether the service is well, check by check; 13 when it is not.
+
+    With `watched_s` what serves is held against the live limits of a rollout for so long first.
+    Raises HealthFailed when it breaks one.
+    """
     from opsctl.checks.health import check_service
 
     look = reader(project)
+    if watched_s:
+        _watch(look, console, watched_s)
     findings = check_service(look.target, project)
     bad = [f for f in findings if f.status == "fail"]
     lines = [
@@ -209,6 +216,21 @@ def health(project: Project) -> Outcome:
         serving_release=serving,
         findings=[f.to_dict() for f in findings],
     )
+
+
+def _watch(look: Reader, console: Console, watched_s: float) -> None:
+    from opsctl.checks.front_door import safe_request
+    from opsctl.checks.live import Trial, watch_live
+    from opsctl.model import LiveLimits
+    from opsctl.wait import Wait
+
+    service = look.project.service
+    serving = look.target.observe().desired.serving_release
+    if serving is None:
+        return
+    limits = LiveLimits(service.strategy.max_error_rate, service.strategy.min_requests)
+    trial = Trial(serving, limits, watched_s, safe_request(service, look.project.root))
+    watch_live(look.target, trial, Wait(look.clock, console.tell, lambda: None))
 
 
 def smoke(project: Project, name: str | None) -> Outcome:

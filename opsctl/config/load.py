@@ -41,15 +41,20 @@ def load(path: Path | None, *, environment: str | None, service: str | None) -> 
     Service: as given, else the only one. Raises ConfigError, which lists every problem.
     """
     document = load_document(path)
-    environment_name = choose_environment(document, environment)
-    service_name = choose_service(document, service)
+    return project_of(
+        document, choose_environment(document, environment), choose_service(document, service)
+    )
+
+
+def project_of(document: Document, environment: str, service: str) -> Project:
+    """The project of one service in one environment, both of them in the file."""
     return Project(
         path=document.path,
         config=document.config,
-        environment=environment_name,
-        service_name=service_name,
-        service=document.services[environment_name, service_name],
-        target=document.config.environments[environment_name].target,
+        environment=environment,
+        service_name=service,
+        service=document.services[environment, service],
+        target=document.config.environments[environment].target,
     )
 
 

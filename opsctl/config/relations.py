@@ -8,6 +8,7 @@ from typing import Any
 
 from opsctl.config import (
     bench_rules,
+    dependencies,
     docker_rules,
     kubernetes_rules,
     local_rules,
@@ -16,7 +17,7 @@ from opsctl.config import (
 )
 from opsctl.config import settings as s
 from opsctl.config.building import Sources
-from opsctl.config.nodes import MapNode
+from opsctl.config.nodes import MapNode, Node
 from opsctl.config.problems import Problems, nearest, shown
 from opsctl.config.urls import url_problem
 
@@ -44,6 +45,15 @@ class Section:
     def __init__(self, node: MapNode, problems: Problems) -> None:
         self.node = node
         self._problems = problems
+
+    def inside(self, *keys: str) -> Section:
+        """The section that lies under `keys`, all of which the file has."""
+        node: Node = self.node
+        for key in keys:
+            assert isinstance(node, MapNode)
+            node = node.entries[key].node
+        assert isinstance(node, MapNode)
+        return Section(node, self._problems)
 
     def wrong(self, key: str, what: str) -> None:
         """Note a problem of `key` (of the section itself when the key is not in the file)."""
@@ -305,6 +315,7 @@ def _config(value: s.Config, at: Section) -> None:
                     f"{section}.{shown(name)}" if name else f'{section}.""',
                     "allowed in names: a-z, 0-9 and -, a letter first, 63 characters at most",
                 )
+    dependencies.check(value.services, at)
 
 
 _CHECKS: dict[type, Callable[[Any, Section], None]] = {

@@ -238,6 +238,9 @@ class Service(Section):
     strategy: Strategy = key(factory=Strategy, doc="How traffic moves.")
     hooks: tuple[Hook, ...] = key((), doc="Commands around steps.")
     notifications: tuple[Notification, ...] = key((), doc="Webhooks.")
+    depends_on: tuple[str, ...] = key(
+        (), doc="Services that a deploy of several services deploys before this one."
+    )
     retention: Retention = key(factory=Retention, doc="What is kept.")
     local: Local = key(factory=Local, doc="Settings of target `local`.")
     kubernetes: Kubernetes = key(factory=Kubernetes, doc="Settings of Kubernetes.")
@@ -250,6 +253,12 @@ class Environment(Section):
     """A named target with overrides."""
 
     target: str = key("local", doc="Where it runs.", choices=("docker", "kubernetes", "local"))
+    soak_s: float = key(
+        0.0,
+        doc="How long `deploy -e A,B` watches what serves in A before B begins.",
+        low=0.0,
+        high=604800.0,
+    )
     overrides: Mapping[str, Any] = key(
         factory=dict,
         doc="Keys of services to replace, by service name (`*` for all).",

@@ -191,6 +191,7 @@ FULL: dict[str, Any] = {
                     "timeout_s": 1,
                 }
             ],
+            "depends_on": [],
             "retention": {"releases": 3, "reports": 10, "min_free_mb": 50},
             "docker": {
                 "name": "web-blue",
@@ -294,6 +295,7 @@ FULL: dict[str, Any] = {
         "production": {"target": "local"},
         "staging": {
             "target": "local",
+            "soak_s": 60,
             "overrides": {
                 "*": {"replicas": 2, "gate": {"alpha": 0.1}},
                 "web": {"app": {"env": {"MODE": "slow"}}, "local": {"port": "auto"}},
