@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from tests.apps.processes import wait_until
-from tests.apps.project import CANDIDATES, LightProject, write
-from tests.e2e.site import SETTLE_MAX_S, merged, quick
+from tests.apps.project import CANDIDATES, LightProject, merged, write
+from tests.e2e.site import SETTLE_MAX_S, quick
 
 SOAK_S = 12.0
 """Longer than a busy machine takes from the end of a rollout to the end of its command."""
