@@ -236,3 +236,26 @@ def test_a_holder_whose_line_broke_for_a_moment_keeps_its_lock(stage: DockerStag
     lock.check()
     assert storage.holder() is not None
     lock.free()
+
+
+def test_what_an_agent_that_dies_in_the_middle_of_down_has_left_goes_too(
+    stage: DockerStage, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = stage.target
+    stage.release("r8")
+    holder.converge(Share("r8", 2, 100))
+    call = target.call
+    orders: list[Any] = []
+
+    def call_and_kill(request: Any, *rest: Any) -> Any:
+        answer = call(request, *rest)
+        orders.append(request)
+        if len(orders) == 1:
+            target.engine.api.kill(target.names.agent)
+        return answer
+
+    monkeypatch.setattr(target, "call", call_and_kill)
+    target.down(holder.epoch + 1)
+    monkeypatch.undo()
+    assert orders[0] == {"call": "down", "epoch": holder.epoch + 1}
+    assert stage.left_over() == []

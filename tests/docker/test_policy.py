@@ -100,7 +100,8 @@ def guarded(
 ) -> Iterator[Guarded]:
     monkeypatch.setenv("SIGNING_PASSWORD", PASSWORD)
     name = f"policy-{uuid.uuid4().hex[:8]}"
-    light = light_on(host, tmp_path / "project", Options(gate=False), name)
+    options = Options(gate=False, overrides={"health": {"tries": 600}})
+    light = light_on(host, tmp_path / "project", options, name)
     reference = pushed(host, f"opsctl-test-{name}:0", f"{host.registry}/{name}")
     policy = {"signing": {"public_key": str(keys / "ours" / "cosign.pub"), "cosign": cosign}}
     light.edit(admitting(f"{host.registry}/{name}:v1", host.base, policy))

@@ -55,8 +55,8 @@ def yard_or_skip() -> Yard:
 
 
 def build_of(yard: Yard, **changes: Any) -> dict[str, Any]:
-    """`build` of the sample service on this machine."""
-    return {
+    """`build` of the sample service on this machine; a change to None leaves the key out."""
+    settings = {
         "image": yard.image,
         "base": yard.base,
         "requirements": "images/requirements/serving.txt",
@@ -66,6 +66,7 @@ def build_of(yard: Yard, **changes: Any) -> dict[str, Any]:
         "sources": {"ca_bundle": CERTIFICATES},
         **changes,
     }
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True)

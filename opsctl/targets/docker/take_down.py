@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from opsctl.errors import TargetUnreachable
+from opsctl.model import Json
 from opsctl.targets.docker import model_upload
 from opsctl.targets.docker.names import AGENT_PART, PART
 
@@ -19,6 +21,9 @@ HELD = ("logs", "releases", "secrets", "tls")
 MARGIN_S = 60.0
 """On top of drain and stop limits, for a host under load."""
 
+AGAIN_S = 5.0
+"""How often the order is given to whatever agent there is."""
+
 
 def run(target: DockerTarget, epoch: int) -> None:
     """Stop everything and remove what the host holds but the state's record.
@@ -27,24 +32,34 @@ def run(target: DockerTarget, epoch: int) -> None:
     """
     if not target.setup.exists():
         return
-    target.call({"call": "down", "epoch": epoch})
+    order = {"call": "down", "epoch": epoch}
+    target.call(order)
     service = target.project.service
     limit_s = service.strategy.drain_timeout_s + service.app.stop_timeout_s + MARGIN_S
-    _await_empty(target, limit_s)
+    _await_empty(target, order, limit_s)
     for folder in HELD:
         target.storage.remove(folder)
     _remove_models(target)
 
 
-def _await_empty(target: DockerTarget, limit_s: float) -> None:
-    """Wait until only the agent is left."""
-    limit = time.monotonic() + limit_s
+def _await_empty(target: DockerTarget, order: Json, limit_s: float) -> None:
+    """Wait until only the agent is left.
+
+    An agent that ended meanwhile, killed or over an engine's error, is another one now, which knows
+    nothing of the order: it is given again.
+    """
+    began = ordered = time.monotonic()
     while left := _others(target):
-        if time.monotonic() > limit:
+        now = time.monotonic()
+        if now - began > limit_s:
             raise TargetUnreachable(
                 f"containers {', '.join(left)} did not stop within {limit_s:g} s",
                 next_step="Run again: opsctl down",
             )
+        if now - ordered > AGAIN_S:
+            ordered = now
+            with contextlib.suppress(TargetUnreachable):
+                target.call(order)
         time.sleep(POLL_S)
 
 
