@@ -19,6 +19,9 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 40
 LETTER = 7
 """Width of a digit at the size of the labels, at most."""
 
+LINE, GAP = 12, 4
+"""Height of a label, and how far it stands above its line."""
+
 TICKS_ABOUT = 6
 
 FEW_NINES = 3.5
@@ -102,7 +105,7 @@ def svg(chart: Chart) -> str:
         f'<desc id="{key}-desc">{escape(chart.description)}</desc>',
         *_grid(chart),
         *(_mark(chart, mark) for mark in chart.marks if not isinstance(mark, Level)),
-        *(_level(chart, mark) for mark in chart.marks if isinstance(mark, Level)),
+        *_levels(chart, [mark for mark in chart.marks if isinstance(mark, Level)]),
         "</svg>",
     ]
     return "\n".join(parts)
@@ -153,10 +156,21 @@ def _band(chart: Chart, band: Band) -> str:
     return f"M{'L'.join(corners)}Z" if corners else ""
 
 
-def _level(chart: Chart, level: Level) -> str:
-    y = _y(chart, level.value)
-    line = f'<path class="{escape(level.css)}" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>'
-    return line + _text(WIDTH - RIGHT - 2, y - 4, level.label, "end") if level.label else line
+def _levels(chart: Chart, levels: Sequence[Level]) -> Iterator[str]:
+    """The lines, and each one's label above it: so high that neither another line nor the label
+    before crosses it."""
+    lines = {level: _y(chart, level.value) for level in levels}
+    taken = float(HEIGHT)
+    for level in sorted(levels, key=lambda one: one.value):
+        yield f'<path class="{escape(level.css)}" d="M{LEFT} {lines[level]}H{WIDTH - RIGHT}"/>'
+        if not level.label:
+            continue
+        foot = min(lines[level] - GAP, taken - LINE)
+        for other in sorted(lines.values(), reverse=True):
+            if foot - LINE < other < foot:
+                foot = other - GAP
+        taken = foot
+        yield _text(WIDTH - RIGHT - 2, foot, level.label, "end")
 
 
 def _x(chart: Chart, value: float) -> float:

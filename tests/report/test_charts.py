@@ -60,6 +60,21 @@ def test_an_unknown_bound_reaches_the_edge_of_the_chart() -> None:
     assert band == f"M{LEFT} {TOP}L{right} {middle:g}L{right} {bottom}L{LEFT} {bottom}Z"
 
 
+def feet(*values: float) -> list[float]:
+    """How far down the labels of levels stand, by their order."""
+    levels = [Level("limit", value, f"at {value:g}") for value in values]
+    picture = parse(svg(Chart("k", "t", "d", AXIS, AXIS, [Level("zero", 0.0, ""), *levels])))
+    stands = {one.text: float(one.attributes["y"]) for one in picture.all("text")}
+    return [stands[level.label] for level in levels]
+
+
+def test_a_label_stands_above_its_line_where_neither_a_line_nor_a_label_crosses_it() -> None:
+    # 100 % are 180 units: the line at 10 is 172 from the top, that at 14 is at 164.8.
+    assert feet(10.0, 50.0) == feet(50.0, 10.0)[::-1] == [168.0, 96.0]
+    assert feet(10.0, 14.0) == [160.8, 148.8]
+    assert feet(10.0, 20.0) == [168.0, 150.0]
+
+
 def test_what_lies_outside_is_drawn_at_the_edge() -> None:
     assert paths(Level("refused", 1e9, ""))["refused"] == f"M{LEFT} {TOP}H{WIDTH - RIGHT}"
 
