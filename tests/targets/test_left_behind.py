@@ -81,6 +81,16 @@ def test_what_is_in_the_session_of_a_replica_is_ended_without_a_mark(
     assert other.poll() is None
 
 
+def test_a_process_that_has_ended_and_was_not_waited_for_is_ending(start: Start) -> None:
+    process = start()
+    assert not procfs.is_ending(process.pid)
+    process.kill()
+    eventually(lambda: procfs.identity(process.pid) is None)
+    assert procfs.is_ending(process.pid)
+    process.wait()
+    assert not procfs.is_ending(process.pid)
+
+
 def test_people_are_told_what_was_left() -> None:
     assert Ended().text == ""
     assert Ended((7,)).text == "a process that it had left in the background ended with it"

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PF_EXITING = 0x4
+"""Of the flags in /proc/PID/stat (include/linux/sched.h)."""
+
 SERVICE_MARK = "OPSCTL_SERVICE_DIR"
 """Variable in the environment of every process of a service: how orphans are found."""
 
@@ -46,6 +49,12 @@ def identity(pid: int) -> Identity | None:
     if fields is None or fields[0] in "ZX":
         return None
     return Identity(pid, int(fields[19]))
+
+
+def is_ending(pid: int) -> bool:
+    """Whether a process is on its way out: its memory and its connections go before it does."""
+    fields = _stat_fields(pid)
+    return fields is not None and bool(int(fields[6]) & PF_EXITING)
 
 
 def is_alive(process: Identity) -> bool:

@@ -36,7 +36,10 @@ LOST_AFTER = 2
 """Failed readiness probes in a row that are no accident."""
 
 DYING_S = 0.2
-"""How long a process may take to end after its connections; the kernel first frees its memory."""
+"""How long a process may take to end after its connections."""
+
+DYING_LOOKS = 10
+"""So often that, while the kernel takes it apart: it first frees its memory."""
 
 PORT_TRIES_MAX = 5
 KILL_WAIT_S = 5.0
@@ -206,12 +209,17 @@ class ReplicaRunner:
                 result = await self._prove_owner(process)
             if result.status == 0 and self.ready:
                 # Its connections end before it does: then its end is the news, not the probe.
-                await process.wait(DYING_S)
+                await self._let_die(process)
             if process.running:
                 self._take(result)
             if not result.ok and self._ready_since is not None:
                 await self._check_live()
             await asyncio.sleep(self._pause_s())
+
+    async def _let_die(self, process: Watched) -> None:
+        for _ in range(DYING_LOOKS):
+            if await process.wait(DYING_S) or not procfs.is_ending(process.pid):
+                return
 
     async def _ask(self, path: str) -> ProbeResult:
         timeout_s = self.launch.health.timeout_s
