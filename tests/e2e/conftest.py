@@ -40,8 +40,7 @@ def site(make_site: MakeSite) -> Site:
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A service that stands for all tests of a module: what one does must not hurt the next."""
-    health = {"tries": 60}
-    site = new_site(tmp_path_factory.mktemp("standing"), quick(health=health))
+    site = new_site(tmp_path_factory.mktemp("standing"), quick())
     site.good("deploy")
     yield site
     site.close()
