@@ -135,8 +135,9 @@ func run(s *service) {
 	}
 	fmt.Printf("light %s listens\n", s.release)
 	<-ctx.Done()
+	// From here on each answer asks its client to go elsewhere. (SetKeepAlivesEnabled would close
+	// what is idle at once, also under a request that is on its way.)
 	s.draining.Store(true)
-	servers[0].SetKeepAlivesEnabled(false)
 	time.Sleep(lingers())
 	end, cancel := context.WithTimeout(context.Background(), drainMax)
 	defer cancel()
@@ -181,6 +182,9 @@ func (s *service) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("X-Light-Release", s.release)
 	w.Header().Set("X-Opsctl-Release", s.release)
 	w.Header().Set("X-Light-Host", setting("HOSTNAME", ""))
+	if s.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
