@@ -59,7 +59,7 @@ class Holder:
     def apply(self, *shares: Share, safe: DesiredState | None = None, **guard: Any) -> Stamp:
         self.sequence += 1
         state = DesiredState(shares)
-        stamp = Stamp(self.epoch, self.sequence, f"hash-{self.sequence}")
+        stamp = Stamp(self.epoch, self.sequence, f"{self.sequence:016x}")
         self.target.apply(state, stamp, Guard(safe or state, **guard))
         return stamp
 

@@ -77,6 +77,15 @@ def test_an_answer_of_a_release_without_traffic_begins_the_count_again(door: Doo
     assert looks(proof, {"r2": 100}) == 6 + STREAK
 
 
+def test_traffic_that_comes_back_is_proved_anew(door: Door) -> None:
+    proof = Proof(door.endpoint)
+    assert looks(proof, {"r1": 100}) == STREAK
+    assert not proof.holds({"r2": 100})
+    assert looks(proof, {"r1": 100}) == STREAK
+    proof.forget()
+    assert looks(proof, {"r1": 100}) == STREAK
+
+
 def test_a_share_is_proved_once_its_release_has_answered(door: Door) -> None:
     proof = Proof(door.endpoint)
     door.turn = [*["r1"] * 19, "r2"]

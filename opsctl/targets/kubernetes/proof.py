@@ -37,7 +37,7 @@ class Proof:
         """What users call the service, where its route is for them only."""
         self._names = False
         """Whether answers tell their release at all."""
-        self._proved: Mapping[str, int] | None = None
+        self._proved = False
         self._wanted: Mapping[str, int] | None = None
         self._seen: set[str] = set()
         self._streak = 0
@@ -48,10 +48,13 @@ class Proof:
 
         Where nobody can tell (no address, no way there, answers without a name) it holds.
         """
-        if not weights or weights == self._proved or self._mute >= MUTE_MAX:
+        if not weights or self._mute >= MUTE_MAX:
             return True
         if weights != self._wanted:
-            self._wanted, self._seen, self._streak = dict(weights), set(), 0
+            self.forget()
+            self._wanted = dict(weights)
+        if self._proved:
+            return True
         try:
             self._note(_answered(self._door(), self._host), weights)
         except (TargetUnreachable, OSError, http.client.HTTPException):
@@ -59,9 +62,13 @@ class Proof:
             return self._mute >= MUTE_MAX
         self._mute = 0
         named = self._seen >= weights.keys() or self._seen == {NAMELESS}
-        if self._streak >= STREAK and named:
-            self._proved = dict(weights)
-        return self._proved == weights
+        self._proved = self._streak >= STREAK and named
+        return self._proved
+
+    def forget(self) -> None:
+        """What was proved is so no more: traffic goes elsewhere now."""
+        self._wanted, self._proved = None, False
+        self._seen, self._streak = set(), 0
 
     def _note(self, release: str | None, weights: Mapping[str, int]) -> None:
         """Count one answer; None is one of the door itself, which has nowhere to send to."""

@@ -143,6 +143,7 @@ class KubernetesTarget:
         from opsctl.targets.kubernetes import take_down
 
         take_down.run(self, epoch)
+        self._proof.forget()
 
     def _guarded(self) -> Finding:
         if self.settings.guard_image is not None:
