@@ -23,7 +23,7 @@ SETTLE_MAX_S = 30.0
 """On a machine that is very busy."""
 
 QUICK: Mapping[str, Any] = {
-    "health": {"interval_s": 0.05, "timeout_s": 1.0, "tries": 100, "streak": 2},
+    "health": {"interval_s": 0.05, "timeout_s": 1.0, "tries": 500, "streak": 2},
     "strategy": {
         "stages": [{"weight": 20, "hold_s": 0.2}],
         "promote_hold_s": 0.1,

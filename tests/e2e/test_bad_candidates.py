@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,13 @@ from tests.e2e.refusal import refuse
 from tests.e2e.site import Site, quick
 
 WRONG_BY = 1e-3
+
+
+@pytest.fixture
+def impatient(standing: Site) -> Iterator[Site]:
+    """The service that stands, with few tries for a candidate that never gets healthy."""
+    yield standing.with_options(health={"tries": 100})
+    standing.with_options()
 
 
 def test_a_candidate_that_exits_at_start_is_refused_at_once(standing: Site) -> None:
@@ -25,8 +33,10 @@ def test_a_candidate_that_exits_at_start_is_refused_at_once(standing: Site) -> N
 
 
 @pytest.mark.long
-def test_a_candidate_that_hangs_at_start_is_refused_when_its_tries_are_over(standing: Site) -> None:
-    refusal = refuse(standing, Candidate("hangs", 10, {"hang_at_start": True}))
+def test_a_candidate_that_hangs_at_start_is_refused_when_its_tries_are_over(
+    impatient: Site,
+) -> None:
+    refusal = refuse(impatient, Candidate("hangs", 10, {"hang_at_start": True}))
     assert refusal.step == "start"
     # 100 tries 0.05 s apart and the last one's second.
     assert refusal.what == f"0 of 1 replicas of {refusal.candidate} were healthy within 6 s"
@@ -34,8 +44,8 @@ def test_a_candidate_that_hangs_at_start_is_refused_when_its_tries_are_over(stan
 
 
 @pytest.mark.long
-def test_a_candidate_whose_health_is_500_is_refused(standing: Site) -> None:
-    refusal = refuse(standing, Candidate("health_500", 10, {"health_status": 500}))
+def test_a_candidate_whose_health_is_500_is_refused(impatient: Site) -> None:
+    refusal = refuse(impatient, Candidate("health_500", 10, {"health_status": 500}))
     assert refusal.step == "start"
     assert "500" in refusal.why
 
