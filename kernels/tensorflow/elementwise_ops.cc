@@ -4,18 +4,8 @@
 // any number of steps may run the same node at once. The emulated cores are spread over the
 // worker threads that TensorFlow gives the device.
 #include "elementwise_support.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ascend_ops {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 Status SigmoidShape(InferenceContext* context) {
     const ShapeHandle x = context->input(0);
@@ -86,15 +76,7 @@ class SigmoidGradOp : public OpKernel {
     const AscendOperator* const op_;
 };
 
-#define ASCEND_REGISTER(op, kernel, type)                                              \
-    REGISTER_KERNEL_BUILDER(                                                           \
-        Name(op).Device(tensorflow::DEVICE_CPU).TypeConstraint<type>("T"), kernel)
-
-ASCEND_REGISTER("AscendSigmoid", SigmoidOp, float);
-ASCEND_REGISTER("AscendSigmoid", SigmoidOp, Eigen::half);
-ASCEND_REGISTER("AscendSigmoid", SigmoidOp, tensorflow::bfloat16);
-ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, float);
-ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, Eigen::half);
-ASCEND_REGISTER("AscendSigmoidGrad", SigmoidGradOp, tensorflow::bfloat16);
+ASCEND_REGISTER_TYPES("AscendSigmoid", SigmoidOp);
+ASCEND_REGISTER_TYPES("AscendSigmoidGrad", SigmoidGradOp);
 
 }  // namespace ascend_ops

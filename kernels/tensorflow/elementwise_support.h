@@ -17,11 +17,11 @@ inline Status CheckRank(const char* op, int rank) {
 }
 
 // Allocates an output of the first input's shape and computes into it; all inputs have one shape.
-inline Status RunElementwise(tensorflow::OpKernelContext* context, const AscendOperator* op,
+inline Status RunElementwise(OpKernelContext* context, const AscendOperator* op,
                              int32_t input_count) {
-    const tensorflow::Tensor& first = context->input(0);
+    const Tensor& first = context->input(0);
     AscendTensor tensors[ASCEND_MAX_TENSORS];
-    tensorflow::Tensor* output = nullptr;
+    Tensor* output = nullptr;
     const Status allocated = context->allocate_output(0, first.shape(), &output);
     if (!allocated.ok()) return allocated;
     for (int32_t i = 0; i < input_count; ++i) tensors[i] = Operand(context->input(i));

@@ -4,19 +4,8 @@
 #include <limits>
 
 #include "kernel_support.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ascend_ops {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // What an element of the table or of the gradient costs a core.
 constexpr int64_t kCyclesASum = 2;
@@ -101,15 +90,10 @@ class EmbeddingDenseGradOp : public OpKernel {
         const AscendProblem problem = {
             AbiType(grad.dtype()),
             {indices.NumElements(), rows_, width, padding_, scale_ ? 1 : 0}};
-        AscendPlan plan;
-        AscendError error;
-        OP_REQUIRES(context, op_->plan(&problem, &plan, &error) == ASCEND_OK,
-                    InvalidArgument(error.text));
-        if (plan.core_count == 0) return;
-        const AscendTensor tensors[] = {Operand(grad), Operand(narrow), Operand(*table), {}};
         const int64_t sums = table->NumElements() + grad.NumElements();
-        OP_REQUIRES_OK(context, RunSharded(context, op_, problem, plan, tensors,
-                                           sums / plan.core_count * kCyclesASum));
+        OP_REQUIRES_OK(context, RunOperator(context, op_, problem,
+                                            {Operand(grad), Operand(narrow), Operand(*table)},
+                                            sums * kCyclesASum));
     }
 
    private:
@@ -127,18 +111,7 @@ class EmbeddingDenseGradOp : public OpKernel {
     bool scale_ = false;
 };
 
-#define ASCEND_REGISTER_EMBEDDING(type, index)                              \
-    REGISTER_KERNEL_BUILDER(Name("AscendEmbeddingDenseGrad")                \
-                                .Device(tensorflow::DEVICE_CPU)             \
-                                .TypeConstraint<type>("T")                  \
-                                .TypeConstraint<index>("Tindices"),         \
-                            EmbeddingDenseGradOp<index>)
-
-ASCEND_REGISTER_EMBEDDING(float, int32_t);
-ASCEND_REGISTER_EMBEDDING(Eigen::half, int32_t);
-ASCEND_REGISTER_EMBEDDING(tensorflow::bfloat16, int32_t);
-ASCEND_REGISTER_EMBEDDING(float, int64_t);
-ASCEND_REGISTER_EMBEDDING(Eigen::half, int64_t);
-ASCEND_REGISTER_EMBEDDING(tensorflow::bfloat16, int64_t);
+ASCEND_REGISTER_INDEXED("AscendEmbeddingDenseGrad", EmbeddingDenseGradOp, int32_t);
+ASCEND_REGISTER_INDEXED("AscendEmbeddingDenseGrad", EmbeddingDenseGradOp, int64_t);
 
 }  // namespace ascend_ops

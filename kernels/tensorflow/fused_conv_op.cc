@@ -3,24 +3,9 @@
 #include <vector>
 
 #include "../conv2d_bias_relu/conv2d_bias_relu_tiling.h"
-#include "kernel_support.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
+#include "fused_support.h"
 
 namespace ascend_ops {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
-
-// Products a cycle of a core, for TensorFlow's decision how many threads a call is worth.
-constexpr int64_t kProductsACycle = 16;
 
 // The window's steps along height and width.
 struct Window {
@@ -115,12 +100,10 @@ REGISTER_OP("CustomFusedConv")
     .Doc("y = activation(conv2d(x, filter) + bias): x is [batch, height, width, channels] and the "
          "filter [height, width, channels, out_channels]. Sums are float for each type.");
 
-class FusedConvOp : public OpKernel {
+class FusedConvOp : public FusedOp {
    public:
-    explicit FusedConvOp(OpKernelConstruction* context)
-        : OpKernel(context), op_(FindOperator(context, "conv2d_bias_relu")) {
+    explicit FusedConvOp(OpKernelConstruction* context) : FusedOp(context, "conv2d_bias_relu") {
         OP_REQUIRES_OK(context, ReadWindow(context, &window_));
-        OP_REQUIRES_OK(context, ReadActivation(context, &activation_));
     }
 
     void Compute(OpKernelContext* context) override {
@@ -134,21 +117,15 @@ class FusedConvOp : public OpKernel {
                                                 filter.dim_size(axis), &out[axis], &before[axis]));
         }
         const int64_t channels = x.dim_size(3), out_channels = filter.dim_size(3);
-        Tensor* y = nullptr;
-        OP_REQUIRES_OK(context, context->allocate_output(
-                                    0, TensorShape({x.dim_size(0), out[0], out[1], out_channels}),
-                                    &y));
         const AscendProblem problem = {
             AbiType(x.dtype()),
             {x.dim_size(0), x.dim_size(1), x.dim_size(2), channels, out_channels,
              filter.dim_size(0), filter.dim_size(1), window_.stride[0], window_.stride[1],
              window_.dilation[0], window_.dilation[1], before[0], before[1], out[0], out[1],
-             activation_}};
+             activation()}};
         const int64_t depth = filter.dim_size(0) * filter.dim_size(1) * channels;
-        OP_REQUIRES_OK(context,
-                       RunOperator(context, op_, problem,
-                                   {Operand(x), Operand(filter), Operand(bias), Operand(*y)},
-                                   y->NumElements() * (depth / kProductsACycle + 1)));
+        const TensorShape shape({x.dim_size(0), out[0], out[1], out_channels});
+        OP_REQUIRES_OK(context, ComputeProduct(context, problem, shape, depth));
     }
 
    private:
@@ -164,19 +141,9 @@ class FusedConvOp : public OpKernel {
                                "channels, out_channels] and [out_channels]");
     }
 
-    const AscendOperator* const op_;
     Window window_;
-    int64_t activation_ = 0;
 };
 
-#define ASCEND_REGISTER_FUSED_CONV(type)                                      \
-    REGISTER_KERNEL_BUILDER(Name("CustomFusedConv")                           \
-                                .Device(tensorflow::DEVICE_CPU)               \
-                                .TypeConstraint<type>("T"),                   \
-                            FusedConvOp)
-
-ASCEND_REGISTER_FUSED_CONV(float);
-ASCEND_REGISTER_FUSED_CONV(Eigen::half);
-ASCEND_REGISTER_FUSED_CONV(tensorflow::bfloat16);
+ASCEND_REGISTER_TYPES("CustomFusedConv", FusedConvOp);
 
 }  // namespace ascend_ops

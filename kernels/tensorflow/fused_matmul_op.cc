@@ -1,22 +1,7 @@
 // CustomFusedMatMul for TensorFlow, on DEVICE_CPU: MatMul, BiasAdd and activation in one pass.
-#include "kernel_support.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
+#include "fused_support.h"
 
 namespace ascend_ops {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
-
-// Products a cycle of a core, for TensorFlow's decision how many threads a call is worth.
-constexpr int64_t kProductsACycle = 16;
 
 Status FusedMatMulShape(InferenceContext* context) {
     ShapeHandle a, b, bias;
@@ -52,13 +37,11 @@ REGISTER_OP("CustomFusedMatMul")
     .Doc("y = activation(a . b + bias) for matrices a and b, each transposed where asked for, and a "
          "bias for each column. Sums are float for each type.");
 
-class FusedMatMulOp : public OpKernel {
+class FusedMatMulOp : public FusedOp {
    public:
-    explicit FusedMatMulOp(OpKernelConstruction* context)
-        : OpKernel(context), op_(FindOperator(context, "matmul_bias_act")) {
+    explicit FusedMatMulOp(OpKernelConstruction* context) : FusedOp(context, "matmul_bias_act") {
         OP_REQUIRES_OK(context, context->GetAttr("transpose_a", &transpose_a_));
         OP_REQUIRES_OK(context, context->GetAttr("transpose_b", &transpose_b_));
-        OP_REQUIRES_OK(context, ReadActivation(context, &activation_));
     }
 
     void Compute(OpKernelContext* context) override {
@@ -68,13 +51,10 @@ class FusedMatMulOp : public OpKernel {
         OP_REQUIRES_OK(context, CheckShapes(a.shape(), b.shape(), bias.shape()));
         const int64_t m = a.dim_size(transpose_a_ ? 1 : 0), k = a.dim_size(transpose_a_ ? 0 : 1);
         const int64_t n = bias.dim_size(0);
-        Tensor* y = nullptr;
-        OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({m, n}), &y));
         const AscendProblem problem = {
-            AbiType(a.dtype()), {m, n, k, transpose_a_ ? 1 : 0, transpose_b_ ? 1 : 0, activation_}};
-        OP_REQUIRES_OK(context, RunOperator(context, op_, problem,
-                                            {Operand(a), Operand(b), Operand(bias), Operand(*y)},
-                                            m * n * (k / kProductsACycle + 1)));
+            AbiType(a.dtype()),
+            {m, n, k, transpose_a_ ? 1 : 0, transpose_b_ ? 1 : 0, activation()}};
+        OP_REQUIRES_OK(context, ComputeProduct(context, problem, TensorShape({m, n}), k));
     }
 
    private:
@@ -91,20 +71,10 @@ class FusedMatMulOp : public OpKernel {
                                "; they must be [m, k], [k, n] and [n]. Reshape them first");
     }
 
-    const AscendOperator* const op_;
     bool transpose_a_ = false;
     bool transpose_b_ = false;
-    int64_t activation_ = 0;
 };
 
-#define ASCEND_REGISTER_FUSED_MATMUL(type)                                    \
-    REGISTER_KERNEL_BUILDER(Name("CustomFusedMatMul")                         \
-                                .Device(tensorflow::DEVICE_CPU)               \
-                                .TypeConstraint<type>("T"),                   \
-                            FusedMatMulOp)
-
-ASCEND_REGISTER_FUSED_MATMUL(float);
-ASCEND_REGISTER_FUSED_MATMUL(Eigen::half);
-ASCEND_REGISTER_FUSED_MATMUL(tensorflow::bfloat16);
+ASCEND_REGISTER_TYPES("CustomFusedMatMul", FusedMatMulOp);
 
 }  // namespace ascend_ops

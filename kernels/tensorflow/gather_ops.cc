@@ -2,18 +2,8 @@
 #include <cstdint>
 
 #include "kernel_support.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace ascend_ops {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // What an element of the result costs a core.
 constexpr int64_t kCyclesAGatheredElement = 2;
@@ -90,34 +80,17 @@ class GatherAddReluOp : public OpKernel {
         const AscendProblem problem = {AbiType(table.dtype()),
                                        {indices.NumElements(), rows, row.num_elements(),
                                         is_row ? 1 : 0, sizeof(Index)}};
-        AscendPlan plan;
-        AscendError error;
-        OP_REQUIRES(context, op_->plan(&problem, &plan, &error) == ASCEND_OK,
-                    InvalidArgument(error.text));
-        if (plan.core_count == 0) return;
-        const AscendTensor tensors[] = {Operand(table), Operand(indices), Operand(addend),
-                                        Operand(*y), {}};
-        OP_REQUIRES_OK(context,
-                       RunSharded(context, op_, problem, plan, tensors,
-                                  y->NumElements() / plan.core_count * kCyclesAGatheredElement));
+        OP_REQUIRES_OK(context, RunOperator(context, op_, problem,
+                                            {Operand(table), Operand(indices), Operand(addend),
+                                             Operand(*y)},
+                                            y->NumElements() * kCyclesAGatheredElement));
     }
 
    private:
     const AscendOperator* const op_;
 };
 
-#define ASCEND_REGISTER_GATHER(type, index)                                 \
-    REGISTER_KERNEL_BUILDER(Name("AscendGatherAddRelu")                     \
-                                .Device(tensorflow::DEVICE_CPU)             \
-                                .TypeConstraint<type>("T")                  \
-                                .TypeConstraint<index>("Tindices"),         \
-                            GatherAddReluOp<index>)
-
-ASCEND_REGISTER_GATHER(float, int32_t);
-ASCEND_REGISTER_GATHER(Eigen::half, int32_t);
-ASCEND_REGISTER_GATHER(tensorflow::bfloat16, int32_t);
-ASCEND_REGISTER_GATHER(float, int64_t);
-ASCEND_REGISTER_GATHER(Eigen::half, int64_t);
-ASCEND_REGISTER_GATHER(tensorflow::bfloat16, int64_t);
+ASCEND_REGISTER_INDEXED("AscendGatherAddRelu", GatherAddReluOp, int32_t);
+ASCEND_REGISTER_INDEXED("AscendGatherAddRelu", GatherAddReluOp, int64_t);
 
 }  // namespace ascend_ops

@@ -7,10 +7,41 @@
 
 #include "ascend_abi.h"
 #include "status.h"
+#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/threadpool.h"
 
+// Registers a kernel on CPUs for each type T; with indices, a class template for each type of these.
+#define ASCEND_REGISTER_TYPE(op, kernel, type) \
+    REGISTER_KERNEL_BUILDER(                   \
+        Name(op).Device(tensorflow::DEVICE_CPU).TypeConstraint<type>("T"), kernel)
+#define ASCEND_REGISTER_TYPES(op, kernel)           \
+    ASCEND_REGISTER_TYPE(op, kernel, float);        \
+    ASCEND_REGISTER_TYPE(op, kernel, Eigen::half);  \
+    ASCEND_REGISTER_TYPE(op, kernel, tensorflow::bfloat16)
+
+#define ASCEND_REGISTER_INDEX(op, kernel, type, index)                \
+    REGISTER_KERNEL_BUILDER(Name(op)                                  \
+                                .Device(tensorflow::DEVICE_CPU)       \
+                                .TypeConstraint<type>("T")            \
+                                .TypeConstraint<index>("Tindices"),   \
+                            kernel<index>)
+#define ASCEND_REGISTER_INDEXED(op, kernel, index)              \
+    ASCEND_REGISTER_INDEX(op, kernel, float, index);            \
+    ASCEND_REGISTER_INDEX(op, kernel, Eigen::half, index);      \
+    ASCEND_REGISTER_INDEX(op, kernel, tensorflow::bfloat16, index)
+
 namespace ascend_ops {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
 
 inline int32_t AbiType(tensorflow::DataType type) {
     switch (type) {
@@ -20,13 +51,13 @@ inline int32_t AbiType(tensorflow::DataType type) {
     }
 }
 
-inline AscendTensor Operand(const tensorflow::Tensor& tensor) {
+inline AscendTensor Operand(const Tensor& tensor) {
     return {const_cast<char*>(tensor.tensor_data().data()), tensor.tensor_data().size()};
 }
 
 // Runs the plan's cores on the device's worker threads; the first failure is the call's. `cycles`
 // is what a core costs, for TensorFlow's decision how many threads the call is worth.
-inline Status RunSharded(tensorflow::OpKernelContext* context, const AscendOperator* op,
+inline Status RunSharded(OpKernelContext* context, const AscendOperator* op,
                          const AscendProblem& problem, const AscendPlan& plan,
                          const AscendTensor* tensors, int64_t cycles) {
     std::mutex mutex;
@@ -47,18 +78,20 @@ inline Status RunSharded(tensorflow::OpKernelContext* context, const AscendOpera
 
 // Plans a call on tensors of one type and runs it with its workspace; `cycles` is what all cores
 // together cost.
-inline Status RunOperator(tensorflow::OpKernelContext* context, const AscendOperator* op,
+inline Status RunOperator(OpKernelContext* context, const AscendOperator* op,
                           const AscendProblem& problem,
                           std::initializer_list<AscendTensor> operands, int64_t cycles) {
     AscendPlan plan;
     AscendError error;
     if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
     if (plan.core_count == 0) return OkStatus();
-    tensorflow::Tensor workspace;
-    const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
-    const Status allocated = context->allocate_temp(
-        tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), &workspace);
-    if (!allocated.ok()) return allocated;
+    Tensor workspace;
+    if (plan.workspace_bytes != 0) {
+        const TensorShape shape({static_cast<int64_t>(plan.workspace_bytes)});
+        const Status allocated =
+            context->allocate_temp(tensorflow::DT_UINT8, shape, &workspace);
+        if (!allocated.ok()) return allocated;
+    }
     AscendTensor tensors[ASCEND_MAX_TENSORS + 1];
     int32_t count = 0;
     for (const AscendTensor& operand : operands) tensors[count++] = operand;
@@ -66,17 +99,8 @@ inline Status RunOperator(tensorflow::OpKernelContext* context, const AscendOper
     return RunSharded(context, op, problem, plan, tensors, cycles / plan.core_count);
 }
 
-// What follows the bias: the numbers of the operators' `activation`.
-inline Status ReadActivation(tensorflow::OpKernelConstruction* context, int64_t* activation) {
-    std::string name;
-    const Status status = context->GetAttr("activation", &name);
-    if (!status.ok()) return status;
-    *activation = name == "relu" ? 1 : name == "sigmoid" ? 2 : 0;
-    return OkStatus();
-}
-
 // Finds the operator once, when the graph is built: a missing library is an error there.
-inline const AscendOperator* FindOperator(tensorflow::OpKernelConstruction* context,
+inline const AscendOperator* FindOperator(OpKernelConstruction* context,
                                           const char* name) {
     AscendError error;
     const AscendOperator* op = ascend_operator(name, &error);
