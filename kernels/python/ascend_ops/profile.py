@@ -12,6 +12,7 @@ from typing import Any
 
 from ascend_ops.errors import InvalidInputError
 from ascend_ops.profile_analysis import Latency, analyse
+from ascend_ops.profile_estimate import estimate_tasks
 from ascend_ops.profile_read import read_profile
 from ascend_ops.profile_report import format_analysis, plot
 from ascend_ops.profile_run import fill, find_msprof, run_outside, run_under_msprof
@@ -27,10 +28,13 @@ def analyse_folder(
     if outside is not None:
         throughput = 1e6 / outside.mean_us if outside.mean_us else 0.0
         analysis = replace(analysis, latency=outside, throughput_per_s=throughput)
+    estimates, reason = estimate_tasks(profile.tasks, a.top)
     text = f"{profile.source}\n{format_analysis(analysis)}"
+    text += "".join(f"\n{line}" for line in [*estimates, *([reason] if reason else [])])
     if profile.left_out:
         text += f"\n{profile.left_out} older PROF folder(s) in {directory} were left out"
     data: dict[str, Any] = {"source": str(profile.source), **asdict(analysis)}
+    data["estimates"] = [asdict(estimate) for estimate in estimates]
     if a.plot is not None:
         plot(analysis, a.plot)
         text += f"\nwrote {a.plot}"

@@ -39,6 +39,7 @@ class Task:
 
     `ratios` are shares of the task that a pipe worked, 0…1; `bandwidth_gb_s` is None where the
     profile measured none; `bytes` is what inputs and outputs hold, 0 when shapes are unknown.
+    `first_shape` and `first_type` are those of the first input, () and "" when they are unknown.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Task:
     ratios: Mapping[str, float]
     bandwidth_gb_s: float | None
     bytes: int
+    first_shape: tuple[int, ...]
+    first_type: str
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,8 @@ def _task(path: Path, line: int, row: Mapping[str, str], device: str) -> Task:
         ratios=_ratios(row, get),
         bandwidth_gb_s=_bandwidth(row, get),
         bytes=_bytes(row, "Input") + _bytes(row, "Output"),
+        first_shape=next((shape for shape, _ in _tensors(row, "Input")), ()),
+        first_type=next((kind for _, kind in _tensors(row, "Input")), ""),
     )
 
 
@@ -223,18 +228,21 @@ def _bandwidth(row: Mapping[str, str], get: Getter) -> float | None:
     return sum(known) if known else None
 
 
-def _bytes(row: Mapping[str, str], side: str) -> int:
-    """Bytes of all tensors of one side: shapes like "8,16;16" and types like "FLOAT;FLOAT16"."""
+def _tensors(row: Mapping[str, str], side: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Shape and type of each tensor of one side, from "8,16;16" and "FLOAT;FLOAT16"."""
     shapes = row.get(f"{side} Shapes", "").strip('"')
     types = row.get(f"{side} Data Types", "").split(";")
     if shapes in MISSING:
-        return 0
-    total = 0
+        return
     for shape, kind in zip(shapes.split(";"), types, strict=False):
-        dimensions = [part for part in shape.split(",") if part.strip()]
-        if all(part.strip().isdigit() for part in dimensions):
-            total += math.prod(map(int, dimensions)) * BYTES.get(kind.strip().upper(), 0)
-    return total
+        dimensions = [part.strip() for part in shape.split(",") if part.strip()]
+        if all(part.isdigit() for part in dimensions):
+            yield tuple(map(int, dimensions)), kind.strip().upper()
+
+
+def _bytes(row: Mapping[str, str], side: str) -> int:
+    """Bytes of all tensors of one side whose shapes and types are known."""
+    return sum(math.prod(shape) * BYTES.get(kind, 0) for shape, kind in _tensors(row, side))
 
 
 def _iterations(path: Path) -> list[float]:
