@@ -28,7 +28,8 @@ def test_each_operator_type_and_size_is_a_row() -> None:
     assert [row.elements for row in report.rows[:2]] == [1024, 4096]
     for row in report.rows:
         assert 0 < row.custom.median_us <= row.custom.p95_us
-        assert row.speedup == row.native.median_us / row.custom.median_us
+        assert row.ratio.low <= row.ratio.speedup <= row.ratio.high
+        assert (row.bar, row.verdict) == (1.0, row.ratio.judge(1.0))
         moved = (2 if row.operator == "sigmoid" else 3) * row.elements
         moved *= 4 if row.dtype == "float32" else 2
         assert row.custom.bandwidth_gb_s == pytest.approx(moved / row.custom.median_us / 1e3)
@@ -45,6 +46,11 @@ def test_the_regime_follows_time_and_bandwidth(
 ) -> None:
     smallest = Timing(10.0, 11.0, 1.0)
     assert benchmark._regime(Timing(median_us, median_us, bandwidth), smallest, 10.0) == regime
+
+
+def test_sixteen_bit_types_have_to_be_twice_as_fast_from_65536_elements_on() -> None:
+    assert benchmark._bar("float16", 65536) == benchmark._bar("bfloat16", 4194304) == 2.0
+    assert benchmark._bar("float16", 65535) == benchmark._bar("float32", 4194304) == 1.0
 
 
 def test_settings_that_measure_nothing_are_refused() -> None:

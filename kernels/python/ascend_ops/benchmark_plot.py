@@ -24,7 +24,7 @@ def plot(report: "BenchmarkReport", path: Path) -> None:
             times.plot(sizes, [r.native.median_us for r in rows], f"{colour}x--")
             offset = (index - (len(dtypes) - 1) / 2) * 0.8 / len(dtypes)
             places = [place + offset for place in range(len(rows))]
-            bars.bar(places, [r.speedup for r in rows], 0.8 / len(dtypes), label=dtype)
+            bars.bar(places, [r.ratio.speedup for r in rows], 0.8 / len(dtypes), label=dtype)
             bars.set_xticks(range(len(rows)), [str(size) for size in sizes], rotation=30)
         times.set(xscale="log", yscale="log", xlabel="elements", ylabel="median time, µs")
         times.set_title(f"{operator}: custom solid, TensorFlow dashed")

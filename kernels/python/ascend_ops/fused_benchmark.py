@@ -2,7 +2,7 @@
 
 Both arms are tf.functions of the same tensors, called in turn, so that a busy machine slows both;
 TensorFlow's is the unfused graph, which its optimiser fuses (_FusedMatMul, _FusedConv2D, oneDNN).
-The ratio is the median of the pairs' ratios with a bootstrap interval. The roofline is what the
+The ratio is the median of the pairs' ratios with its 95 % interval. The roofline is what the
 micro-kernel reaches in the cache on one CPU, times the CPUs.
 """
 
@@ -20,17 +20,17 @@ import tensorflow as tf
 
 from ascend_ops import tensorflow as ascend
 from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.paired import Ratio, Verdict, ratio_of
 
 SIZES: Final = (256, 512, 1024, 2048)
 TYPES: Final = ("float32", "float16", "bfloat16")
 # Image side, channels in and out, kernel side: layers of a residual network, and one of 1 × 1.
 CONVS: Final = ((56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (28, 256, 512, 1))
 CONV_BATCH: Final = 8
-RESAMPLES: Final = 2000
 PEAK_SIZES: Final = (252, 256, 256)  # rows of a task, columns and depth that stay in the cache
 
 HEADER: Final = (
-    f"{'case':34} {'type':9} {'ours µs':>10} {'TF µs':>10} {'ratio':>7} {'95 % interval':>15} "
+    f"{'case':34} {'type':9} {'ours µs':>10} {'TF µs':>10} {'ratio (95 %)':>20} {'':7} "
     f"{'GFLOP/s':>8} {'of peak':>8}"
 )
 
@@ -43,9 +43,8 @@ class FusedRow:
     dtype: str
     custom_us: float
     native_us: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    ratio: Ratio
+    verdict: Verdict
     gflop_s: float
     of_peak: float
 
@@ -113,9 +112,7 @@ def measure(case: Case, dtype: str, runs: int, peak_gflop_s: float) -> FusedRow:
             seconds = _seconds(lambda arm=arm: arms[arm](*tensors))  # type: ignore[misc]
             if run >= 0:
                 times[run, arm] = seconds
-    ratios = times[:, 1] / times[:, 0]
-    chosen = generator.integers(0, runs, (RESAMPLES, runs))
-    low, high = np.percentile(np.median(ratios[chosen], axis=1), [2.5, 97.5])
+    ratio = ratio_of(times[:, 1], times[:, 0])
     ours, theirs = np.median(times, axis=0)
     rate = case.operations / float(ours) / 1e9
     return FusedRow(
@@ -123,9 +120,8 @@ def measure(case: Case, dtype: str, runs: int, peak_gflop_s: float) -> FusedRow:
         dtype,
         float(ours) * 1e6,
         float(theirs) * 1e6,
-        float(np.median(ratios)),
-        float(low),
-        float(high),
+        ratio,
+        ratio.judge(),
         rate,
         rate / peak_gflop_s,
     )
@@ -133,11 +129,9 @@ def measure(case: Case, dtype: str, runs: int, peak_gflop_s: float) -> FusedRow:
 
 def format_row(row: FusedRow) -> str:
     """A line of the table."""
-    interval = f"{row.ratio_low:.2f} to {row.ratio_high:.2f}"
     return (
         f"{row.case:34} {row.dtype:9} {row.custom_us:10.0f} {row.native_us:10.0f} "
-        f"{row.ratio:6.2f}× "
-        f"{interval:>15} {row.gflop_s:8.0f} {row.of_peak:8.0%}"
+        f"{row.ratio!s:>20} {row.verdict:7} {row.gflop_s:8.0f} {row.of_peak:8.0%}"
     )
 
 

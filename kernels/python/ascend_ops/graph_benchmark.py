@@ -23,16 +23,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ascend_ops.graph_compare import (
-    Ratio,
     make_inputs,
     measure_peak,
-    ratio_of,
     relative_error,
     time_alternately,
 )
 from ascend_ops.graph_load import load_model
 from ascend_ops.graph_optimize import optimise
 from ascend_ops.graph_view import Model, make_callable
+from ascend_ops.paired import Ratio, ratio_of
 
 OFF: Final = {"disable_meta_optimizer": True}
 ON: Final = {"disable_meta_optimizer": False}
@@ -147,15 +146,11 @@ def format_rows(rows: list[Row]) -> str:
         saved = 1 - row.optimised_peak_bytes / max(1, row.original_peak_bytes)
         lines.append(
             f"{row.model:10} {row.fused:5d} {row.original_us:12.0f} {row.grappler_us:12.0f} "
-            f"{row.optimised_us:13.0f} {_text(row.against_original):>20} "
-            f"{_text(row.against_grappler):>20} {row.original_peak_bytes / 1e6:7.1f} → "
+            f"{row.optimised_us:13.0f} {row.against_original!s:>20} "
+            f"{row.against_grappler!s:>20} {row.original_peak_bytes / 1e6:7.1f} → "
             f"{row.optimised_peak_bytes / 1e6:6.1f} {100 * saved:5.0f}% {row.relative_error:8.1e}"
         )
     return "\n".join(lines)
-
-
-def _text(ratio: Ratio) -> str:
-    return f"{ratio.speedup:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
 def main() -> int:

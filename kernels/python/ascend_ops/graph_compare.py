@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ascend_ops.errors import AscendOpsError, InvalidInputError
 from ascend_ops.graph_view import Model, View, constant, make_callable, split
+from ascend_ops.paired import Ratio, ratio_of
 
 BATCH: Final = 32  # for a first axis that the signature leaves open
 OPEN_AXIS: Final = 16  # for any other
@@ -25,15 +26,6 @@ CALL_S_MIN: Final = 2e-3  # a sample holds so many calls, that the clock's noise
 # round each layer's result.
 TOLERANCES: Final = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
 TOLERANCE_OTHER: Final = 0.0
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How often faster: the median of paired ratios, with its 95 % interval."""
-
-    speedup: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -161,15 +153,6 @@ def time_alternately(
                 functions[index](*tensors)
             row[index] = (time.perf_counter() - start) / calls[index]
     return samples
-
-
-def ratio_of(before: NDArray[np.float64], after: NDArray[np.float64]) -> Ratio:
-    """Paired ratios: their median, and the 95 % interval of the median by order statistics."""
-    ratios = np.sort(before / after)
-    half = 1.96 * np.sqrt(len(ratios)) / 2
-    low = max(0, int(np.floor(len(ratios) / 2 - half)))
-    high = min(len(ratios) - 1, int(np.ceil(len(ratios) / 2 + half)))
-    return Ratio(float(np.median(ratios)), float(ratios[low]), float(ratios[high]))
 
 
 def measure_peak(model: Model, batch: int, *, unfused: bool = False) -> int:

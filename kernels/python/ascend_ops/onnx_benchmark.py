@@ -26,20 +26,11 @@ from ascend_ops.onnx_models import BATCH, MODELS, make_feeds
 from ascend_ops.onnx_optimizer import optimize
 from ascend_ops.onnx_runtime import compare, make_session, session_options
 from ascend_ops.onnx_tuning import choose, time_alternately
+from ascend_ops.paired import Ratio, ratio_of
 
 ARMS: Final = ("original", "onnxruntime", "optimized")
-RESAMPLES: Final = 2000  # enough for two digits of an interval's end
 # Peaks are measured at a larger batch: what lies between two nodes must stand out from the rest.
 PEAK_BATCHES: Final = 16
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Another arm's time ÷ the optimised model's: above 1 the optimised one is faster."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -69,15 +60,6 @@ def make_options(arm: str, threads: int) -> onnxruntime.SessionOptions:
     # Memory is taken from the system and given back, so that the peak is what the run needs.
     options.enable_cpu_mem_arena = False
     return options
-
-
-def _ratio(other: list[float], own: list[float]) -> Ratio:
-    """The median of the paired ratios; the interval by resampling pairs (Efron, 1979)."""
-    ratios = np.array(other) / np.array(own)
-    generator = np.random.default_rng(0)
-    samples = ratios[generator.integers(0, len(ratios), (RESAMPLES, len(ratios)))]
-    low, high = np.percentile(np.median(samples, axis=1), [2.5, 97.5])
-    return Ratio(float(np.median(ratios)), float(low), float(high))
 
 
 def measure_peak(arm: str, name: str, batch: int, threads: int, kinds: tuple[str, ...]) -> int:
@@ -120,8 +102,8 @@ def measure(name: str, batch: int, pairs: int, threads: int, tune: bool = False)
         report.nodes_after,
         len(report.fusions),
         {arm: float(np.median(times[arm])) * 1e6 for arm in ARMS},
-        _ratio(times["original"], times["optimized"]),
-        _ratio(times["onnxruntime"], times["optimized"]),
+        ratio_of(times["original"], times["optimized"]),
+        ratio_of(times["onnxruntime"], times["optimized"]),
         {arm: _peak_in_a_process(arm, name, batch * PEAK_BATCHES, threads, kinds) for arm in ARMS},
         difference,
     )
@@ -139,10 +121,7 @@ def format_table(results: list[ModelResult]) -> str:
     for result in results:
         times = [result.median_us[arm] for arm in ARMS]
         peaks = [result.peak_bytes[arm] / 1e6 for arm in ARMS]
-        ratios = [
-            f"{ratio.median:5.2f}× [{ratio.low:.2f}, {ratio.high:.2f}]"
-            for ratio in (result.against_original, result.against_onnxruntime)
-        ]
+        ratios = [str(result.against_original), str(result.against_onnxruntime)]
         change = (peaks[2] / peaks[0] - 1) * 100 if peaks[0] else 0.0
         lines.append(
             f"{result.model:10} {result.nodes_before:3d} → {result.nodes_after:2d} "
