@@ -11,7 +11,8 @@ extern const AscendOperator kEmbeddingDenseGrad;
 extern const AscendOperator kGatherAddRelu;
 extern const AscendOperator kMatmulBiasActCpu;
 extern const AscendOperator kMatmulBiasActCpusim;
-extern const AscendOperator kSigmoid;
+extern const AscendOperator kSigmoidCpu;
+extern const AscendOperator kSigmoidCpusim;
 extern const AscendOperator kSigmoidGrad;
 extern const AscendOperator kSigmoidNaive;
 
@@ -23,14 +24,14 @@ extern const AscendOperator kSigmoidNaive;
 namespace {
 const AscendOperator* const kOperators[] = {
     &kConv2dBiasReluCpusim, &kEmbeddingDenseGrad, &kGatherAddRelu,
-    &kMatmulBiasActCpusim, &kSigmoid, &kSigmoidGrad,
+    &kMatmulBiasActCpusim, &kSigmoidCpusim, &kSigmoidGrad,
 #define ASCEND_OPERATOR(symbol) &symbol,
 #include "extra_operators.inc"
 #undef ASCEND_OPERATOR
 #if CPUSIM_CHECKED
     &kSigmoidNaive,  // to compare estimates with
 #else
-    &kConv2dBiasReluCpu, &kMatmulBiasActCpu,
+    &kConv2dBiasReluCpu, &kMatmulBiasActCpu, &kSigmoidCpu,
 #endif
 };
 }

@@ -38,7 +38,15 @@ constexpr KernelBody kBodies[] = {Call<ascend_sigmoid_float>, Call<ascend_sigmoi
 #endif
 };
 
-int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
+int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
+        int32_t begin, int32_t end, AscendError* error) {
+    return RunCores("sigmoid", kBodies[problem->dtype], 2, plan, tensors, begin, end, error);
+}
+
+}  // namespace
+
+// The CPU backend has the same plan.
+int PlanSigmoid(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     SigmoidTiling tiling;
     const int supported = CheckDtype(problem->dtype, kBodies, "sigmoid", error);
     if (supported != ASCEND_OK) return supported;
@@ -47,14 +55,8 @@ int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     return PlanElementwise(status, tiling, "sigmoid", plan, error);
 }
 
-int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
-        int32_t begin, int32_t end, AscendError* error) {
-    return RunCores("sigmoid", kBodies[problem->dtype], 2, plan, tensors, begin, end, error);
-}
-
-}  // namespace
-
-extern const AscendOperator kSigmoid;
-const AscendOperator kSigmoid = {"sigmoid", 2, Plan, Run};
+extern const AscendOperator kSigmoidCpusim;
+const AscendOperator kSigmoidCpusim = {cpusim::kChecked ? "sigmoid" : "sigmoid_cpusim", 2,
+                                       PlanSigmoid, Run};
 
 }  // namespace ascend_ops

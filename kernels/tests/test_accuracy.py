@@ -55,6 +55,21 @@ def test_four_million_elements_are_within_tolerance(
     assert error_of(spec, arrays, variant) <= spec.tolerances[dtype.name].ulps
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_one_pass_of_a_fast_build_gives_the_emulated_kernels_numbers(
+    dtype: np.dtype[Any], variant: str
+) -> None:
+    if variant == "checked":
+        pytest.skip("the checked build has the emulated kernel alone")
+    generator = np.random.default_rng(3)
+    for length in (0, 1, 15, 16, 17, 1023, 1025, 32769, 100003):
+        x = (30 * generator.normal(size=length)).astype(dtype)
+        x[:3] = [np.inf, -np.inf, np.nan][: min(3, length)]
+        own = numpy_ops.elementwise("sigmoid", [x], variant)
+        emulated = numpy_ops.elementwise("sigmoid_cpusim", [x], variant)
+        assert np.array_equal(own, emulated, equal_nan=True), length
+
+
 @pytest.mark.parametrize("dtype", [DTYPES[1], DTYPES[2]], ids=str)
 def test_sigmoid_of_every_16_bit_number_is_within_one_ulp(
     dtype: np.dtype[Any], variant: str
