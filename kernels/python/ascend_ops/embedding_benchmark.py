@@ -90,8 +90,8 @@ def measure(case: tuple[int, int, int], kind: str, dtype: str, runs: int) -> Emb
     best = 1 + int(np.argmin(medians[1:]))
     ratio = ratio_of(times[:, best], times[:, 0])
     name = f"{lookups} lookups, {rows} x {width}"
-    micros = [float(median) * 1e6 for median in medians]
-    return EmbeddingRow(name, kind, dtype, *micros, ratio, ratio.judge())
+    ours, segments, slices = (float(median) * 1e6 for median in medians)
+    return EmbeddingRow(name, kind, dtype, ours, segments, slices, ratio, ratio.judge())
 
 
 def format_row(row: EmbeddingRow) -> str:
