@@ -37,6 +37,8 @@ def run(target: DockerTarget, epoch: int) -> None:
     service = target.project.service
     limit_s = service.strategy.drain_timeout_s + service.app.stop_timeout_s + MARGIN_S
     _await_empty(target, order, limit_s)
+    # The agent that did it has ended; the engine starts another in its place, at its leisure.
+    target.setup.ensure_running(newest=False)
     for folder in HELD:
         target.storage.remove(folder)
     _remove_models(target)
