@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from opsctl.model import DesiredState, Guard, Observed, Share, Stamp
 from opsctl.targets.target import Target
 
+PATIENCE_S = 240.0
+"""Long enough for a node on a machine that is ten times slower than it should be."""
+
 
 class Stage(Protocol):
     """A place where one service of the test application can run."""
@@ -63,14 +66,14 @@ class Holder:
         self.target.apply(state, stamp, Guard(safe or state, **guard))
         return stamp
 
-    def converge(self, *shares: Share, timeout_s: float = 60.0, **guard: Any) -> Observed:
+    def converge(self, *shares: Share, timeout_s: float = PATIENCE_S, **guard: Any) -> Observed:
         self.apply(*shares, **guard)
         return self.wait(lambda seen: seen.converged, timeout_s)
 
     def wait(
         self,
         condition: Callable[[Observed], object],
-        timeout_s: float = 60.0,
+        timeout_s: float = PATIENCE_S,
         *,
         renew: bool = True,
     ) -> Observed:

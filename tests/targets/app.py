@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-state = {"health": 200, "live": 200, "served": 0, "failed": 0}
+state = {"health": 200, "live": 200, "served": 0, "asked": 0, "failed": 0}
 kept: list[bytearray] = []
 DELAY_S = float(os.environ.get("APP_DELAY", "0"))
 FAIL_PERCENT = int(os.environ.get("APP_FAIL_PERCENT", "0"))
@@ -28,17 +28,17 @@ async def answer(method: str, path: str, body: bytes) -> tuple[int, object]:
         return state["live"], {}
     if path == "/metrics":
         return 200, (
-            f"inference_requests_total {state['served']}\n"
-            f"inference_errors_total {state['failed']}\n"
+            f"inference_requests_total {state['asked']}\ninference_errors_total {state['failed']}\n"
         )
     if path == "/control":
         return control(json.loads(body))
     state["served"] += 1
+    state["asked"] += method == "POST"  # as a service of models counts predictions only
     delay = float(path.removeprefix("/slow/")) if path.startswith("/slow/") else DELAY_S
     if delay:
         await asyncio.sleep(delay)
     if state["served"] % 100 < FAIL_PERCENT:
-        state["failed"] += 1
+        state["failed"] += method == "POST"
         return 500, {"error": "on purpose"}
     return 200, {
         "release": os.environ["OPSCTL_RELEASE"],
