@@ -2,9 +2,10 @@
 
     scripts/bench live [--runs N] [--seed N] [--bursts] [--budget S] [--synthetic]
 
-A line a gate, then a summary with the bars. Stopped by Ctrl-C (or anything else), the same command
-with the same --seed goes on where it was: each gate is kept in build/live/. With --bursts a
-neighbour takes the arms' CPU in bursts.
+A line a gate, then a summary with the bars. A regression is confirmed by a second measurement with
+fresh processes, as `deploy` does; the time to a verdict is that of the first. Stopped by Ctrl-C (or
+anything else), the same command with the same --seed goes on where it was: each gate is kept in
+build/live/. With --bursts a neighbour takes the arms' CPU in bursts.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ BUDGET_S = 120.0
 
 MEDIAN_S = 30.0
 """The bar on the time to a verdict."""
+
+CONFIRMED_BY = 1_000_000
+"""Added to a gate's seed for its second measurement."""
 
 HOG = """
 import random, sys, time, os
@@ -96,7 +100,20 @@ class Ask:
 
 
 def gate_once(ask: Ask, interrupt: Callable[[], None]) -> Json:
-    """One gate; both arms share the last CPU, the client has the first. What is kept of it."""
+    """One gate, and as in a deploy a second one with fresh processes to confirm a regression."""
+    first = measured(ask, interrupt)
+    if first["outcome"] != "fail":
+        return first
+    again = measured(replace(ask, seed=ask.seed + CONFIRMED_BY), interrupt)
+    first["whole_s"] = round(first["whole_s"] + again["whole_s"], 1)
+    if again["outcome"] == "fail":
+        return first
+    reason = f"not confirmed: {first['reason']}; then {again['reason']}"
+    return {**first, "outcome": "inconclusive", "kind_of_reason": "unconfirmed", "reason": reason}
+
+
+def measured(ask: Ask, interrupt: Callable[[], None]) -> Json:
+    """One measurement; both arms share the last CPU, the client has the first."""
     cpus = sorted(os.sched_getaffinity(0))
     load = SAMPLE if ask.model is not None else SYNTHETIC
     shared = (cpus[-1],)
