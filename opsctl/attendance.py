@@ -48,6 +48,7 @@ class Attendance:
         self._lost: OpsctlError | None = None
         self._deadline: float | None = None
         self._step_deadline: float | None = None
+        self._overrun: type[OpsctlError] = CandidateFailed
         self._checked = 0.0
         self._looked = 0.0
 
@@ -55,8 +56,11 @@ class Attendance:
         """Limit the whole command."""
         self._deadline = None if timeout_s is None else self.clock.monotonic() + timeout_s
 
-    def limit_step(self, timeout_s: float | None) -> None:
-        """Limit the step that begins now."""
+    def limit_step(
+        self, timeout_s: float | None, overrun: type[OpsctlError] = CandidateFailed
+    ) -> None:
+        """Limit the step that begins now; `overrun` is raised when it takes longer."""
+        self._overrun = overrun
         self._step_deadline = None if timeout_s is None else self.clock.monotonic() + timeout_s
 
     def interrupt(self) -> None:
@@ -75,7 +79,7 @@ class Attendance:
         if self._deadline is not None and now > self._deadline:
             raise TimedOut("the time limit (--timeout) passed", next_step="Run: opsctl resume")
         if self._step_deadline is not None and now > self._step_deadline:
-            raise CandidateFailed(
+            raise self._overrun(
                 "the step ran over its time limit",
                 why="strategy.step_timeout_s (opsctl.yaml)",
                 next_step="Look at opsctl logs; allow more time there, then deploy again",

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from opsctl.errors import (
+    BuildFailed,
     CandidateFailed,
     HookFailed,
     Interrupted,
     OpsctlError,
+    PreflightRefused,
     RequestArrived,
     Superseded,
     TimedOut,
@@ -35,6 +37,9 @@ from opsctl.steps import act
 
 GATE_EXTRA_S = 120.0
 """What a gate may take beyond its measuring budget: warm-up, starts, confirmation."""
+
+OVERRUNS: Mapping[str, type[OpsctlError]] = {"preflight": PreflightRefused, "build": BuildFailed}
+"""How steps fail that run over their time before anything was touched."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,8 @@ def _take_with_hooks(rollout: Rollout, turn: Turn) -> dict[str, Any]:
     kind = "rollback" if turn.step.kind == "restore" else turn.step.kind
     undoing = turn.step.id.startswith("undo-")
     first = not turn.progress.passed and not undoing
-    rollout.scene.attendance.limit_step(None if undoing else _limit_s(rollout, turn.step))
+    limit_s = None if undoing else _limit_s(rollout, turn.step)
+    rollout.scene.attendance.limit_step(limit_s, OVERRUNS.get(kind, CandidateFailed))
     if rollout.journal.low_space and not undoing:
         raise CandidateFailed(
             "the disk is full",
@@ -202,6 +208,8 @@ def _limit_s(rollout: Rollout, step: Step) -> float:
     service = rollout.scene.project.service
     if step.kind == "gate":
         return max(service.strategy.step_timeout_s, 2 * service.gate.budget_s + GATE_EXTRA_S)
+    if step.kind == "build" and service.build is not None:
+        return max(service.strategy.step_timeout_s, service.build.timeout_s)
     return service.strategy.step_timeout_s + float(step.params.get("hold_s", 0.0))
 
 

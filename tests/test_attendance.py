@@ -12,7 +12,15 @@ import pytest
 from opsctl import attendance as module
 from opsctl.attendance import Attendance
 from opsctl.clock import SystemClock
-from opsctl.errors import CandidateFailed, Interrupted, RequestArrived, Superseded, TimedOut
+from opsctl.deploy import OVERRUNS
+from opsctl.errors import (
+    BuildFailed,
+    CandidateFailed,
+    Interrupted,
+    RequestArrived,
+    Superseded,
+    TimedOut,
+)
 from opsctl.inbox import Inbox
 from opsctl.lock import acquire, break_lock, read_holder
 from opsctl.storage import Holder
@@ -74,6 +82,16 @@ def test_the_commands_time_limit_leaves_the_rollout_to_resume(holding: Attendanc
 def test_the_steps_time_limit_is_the_candidates_fault(holding: Attendance) -> None:
     holding.limit_step(0.0)
     time.sleep(0.01)
+    with pytest.raises(CandidateFailed):
+        holding.interrupt()
+
+
+def test_the_time_limit_of_a_build_is_a_failed_build(holding: Attendance) -> None:
+    holding.limit_step(0.0, OVERRUNS["build"])
+    time.sleep(0.01)
+    with pytest.raises(BuildFailed, match="the step ran over its time limit"):
+        holding.interrupt()
+    holding.limit_step(0.0)
     with pytest.raises(CandidateFailed):
         holding.interrupt()
 

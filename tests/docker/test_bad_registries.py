@@ -92,7 +92,7 @@ def test_a_registry_that_gives_nothing_whole_fails_the_build(serving: Serving, f
 def test_a_registry_that_hangs_ends_with_the_steps_time_limit(serving: Serving) -> None:
     with BrokenRegistry("hangs") as address:
         done = serving.deploy(f"{address}/broken@{BrokenRegistry.digest}")
-    assert (done.exit_code, done.data["outcome"]) == (10, "build_failed"), done.stderr
+    assert (done.exit_code, done.data["outcome"]) == (5, "build_failed"), done.stderr
     assert "the step ran over its time limit: strategy.step_timeout_s" in told(done)
 
 
