@@ -84,7 +84,7 @@ def test_every_campaign_is_found_by_its_name() -> None:
     light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
     real = ["real_deploys", "real_kills", "docker_deploys", "docker_kills"]
     kube = ["kube_deploys", "kube_kills", "kube_rollback"]
-    assert runner.names() == sorted([*light, *real, *kube])
+    assert runner.names() == sorted([*light, *real, *kube, "same_image"])
 
 
 def test_jobs_share_the_runs_and_each_is_made_once(
