@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,7 @@ class RunningPrometheus:
         """Scrape these from now on, and wait until each has been scraped."""
         names = [f"{one.host}:{one.port}" for one in endpoints]
         self.watch(names)
-        deadline = time.monotonic() + START_LIMIT_S
-        while not set(names) <= self._scraped():
-            assert time.monotonic() < deadline, "Prometheus does not scrape"
-            time.sleep(0.1)
+        self._wait(lambda: set(names) <= self._instances("up == 1"))
 
     def watch(self, names: list[str]) -> None:
         """Scrape these (HOST:PORT) from now on, whether or not somebody answers there."""
@@ -50,8 +47,18 @@ class RunningPrometheus:
         fresh.write_text(json.dumps([{"targets": names}]))
         fresh.replace(self.targets)
 
-    def _scraped(self) -> set[str]:
-        answer = requests.get(f"{self.url}/api/v1/query", {"query": "up == 1"}, timeout=10)
+    def await_metric(self, name: str) -> None:
+        """Wait until somebody has told a value of this metric."""
+        self._wait(lambda: self._instances(name))
+
+    def _wait(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + START_LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, "Prometheus does not scrape"
+            time.sleep(0.1)
+
+    def _instances(self, query: str) -> set[str]:
+        answer = requests.get(f"{self.url}/api/v1/query", {"query": query}, timeout=10)
         return {str(one["metric"]["instance"]) for one in answer.json()["data"]["result"]}
 
 

@@ -39,6 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, server: RunningPrometheus) ->
     first, last = service["local"]["replica_ports"]
     server.watch([f"127.0.0.1:{port}" for port in range(first, last + 1)])
     site.good("deploy")
+    server.await_metric("queue_length")
     yield site
     site.close()
 
