@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from graphlib import CycleError
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -96,9 +96,10 @@ def deploy(wish: Wish, console: Console) -> Outcome:
     """Deploy all of it in order; stop at the first that fails."""
     wave = _Wave(wish, console)
     environments = projects(wish)
+    orders = [_order(services) for services in environments]  # refused before anything is touched
     with wave.listening():
-        for number, services in enumerate(environments, 1):
-            wave.deploy_all(services)
+        for number, (services, order) in enumerate(zip(environments, orders, strict=True), 1):
+            wave.deploy_all(services, order)
             if number < len(environments):
                 wave.soak_all(services)
     return wave.outcome()
@@ -162,11 +163,9 @@ class _Wave:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def deploy_all(self, services: Sequence[Project]) -> None:
+    def deploy_all(self, services: Sequence[Project], order: TopologicalSorter[str]) -> None:
         """The services of one environment, each after those that it depends on."""
         by_name = {project.service_name: project for project in services}
-        settings = {name: project.service for name, project in by_name.items()}
-        order = _order(services[0], settings)
         with ThreadPoolExecutor(self._wish.jobs) as pool:
             running: dict[Future[_Row], str] = {}
             while order.is_active() and not self.failed:
@@ -262,7 +261,10 @@ class _Wave:
         self._signal = number
 
 
-def _order(of: Project, settings: Mapping[str, Any]) -> Any:
+def _order(services: Sequence[Project]) -> TopologicalSorter[str]:
+    """Which come first in an environment, whose overrides may say so. Raises ConfigError."""
+    of = services[0]
+    settings = {project.service_name: project.service for project in services}
     try:
         return in_order(settings, settings)
     except CycleError as error:

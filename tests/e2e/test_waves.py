@@ -206,6 +206,10 @@ def test_what_is_not_there_is_refused_before_anything_is_touched(fleet: Fleet) -
     assert twice["error"]["what"] == '"prod" stands twice in prod,prod'
     none = fleet.run("deploy", "-e", "prod,", "--service", "web", exit_code=2)
     assert none["error"]["what"] == "a name is missing in prod,"
+    circle = {"api": {"depends_on": ["web"]}, "web": {"depends_on": ["api"]}}
+    fleet.configure({"staging": {}, "prod": {"overrides": circle}}, {"web": {}, "api": {}})
+    round_ = fleet.run("deploy", "-e", "*", "--service", "*", exit_code=2)
+    assert "in a circle in prod: " in round_["error"]["what"]
     alone = fleet.run("deploy", "-e", "prod", "--service", "web", "--soak", "5", exit_code=2)
     assert alone["error"]["what"].startswith("--soak is the time between environments")
     assert not (fleet.root / ".opsctl").exists()
