@@ -120,8 +120,8 @@ def test_an_effect_between_the_margins_is_unsettled_and_anything_else_lacks_powe
 
 def test_planned_pairs_follow_the_formula() -> None:
     needed = pairs_needed(GATE, {1: 0.2, 4: float("nan")})
-    # 2 (ln(1/.03) + 2) · 2 · .2² / ln(1.05)² = 370.1
-    assert needed["p50:1"] == 371
+    # 2 (ln(1/.01) + 2) · 2 · .2² / ln(1.05)² = 443.96
+    assert needed["p50:1"] == 444
     assert set(needed) == {"p50:1", "p99", "errors"}
 
 
