@@ -31,7 +31,7 @@ def test_no_verdict_before_the_least_number_of_pairs() -> None:
 def test_every_batch_size_needs_its_own_pairs_before_a_verdict() -> None:
     judge = Judge(Gate(), (1, 4))
     assert judge.add(1, *equal_pairs(300, effect=3.0)) is None
-    assert judge.add(4, *equal_pairs(75, effect=3.0)) is None
+    assert judge.add(4, *equal_pairs(175, effect=3.0)) is None
     verdict = judge.add(4, *equal_pairs(25, effect=3.0))
     assert verdict is not None and verdict.outcome == "fail"
 
@@ -89,11 +89,11 @@ def test_alpha_is_shared_as_documented() -> None:
 def test_a_decided_batch_size_retires_and_the_tail_goes_on_with_the_smallest_two() -> None:
     judge = Judge(Gate(), SIZES)
     assert judge.open_sizes() == SIZES
-    judge.cleared = {"p50:32": 100, "p50:1": 100}
+    judge.cleared = {"p50:32": 200, "p50:1": 200}
     for size in SIZES:
-        judge.evidence.add(size, *equal_pairs(100))
+        judge.evidence.add(size, *equal_pairs(200))
     assert judge.open_sizes() == (1, 4, 16)
-    judge.cleared |= {"p50:4": 100, "p50:16": 100}
+    judge.cleared |= {"p50:4": 200, "p50:16": 200}
     assert judge.open_sizes() == (1, 4)
 
 
