@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from opsctl.bench.history import change_points, trend
+from opsctl.bench.history import best_split, change_points, trend
 
 RANDOM = np.random.default_rng(11)
 
@@ -44,6 +45,36 @@ def test_two_steps_up_and_down_are_both_found() -> None:
     levels = [2.0] * 8 + [3.0] * 8 + [2.0] * 8
     values = [level * np.exp(e) for level, e in zip(levels, noise(24), strict=True)]
     assert change_points(values) == [8, 16]
+
+
+def test_a_level_that_goes_up_and_down_in_few_reports_is_found_each_time() -> None:
+    levels = [1.0] * 4 + [1.2] * 4 + [1.0] * 4 + [1.2] * 4
+    for _ in range(20):
+        values = [level * np.exp(e / 2) for level, e in zip(levels, noise(16), strict=True)]
+        assert change_points(values) == [4, 8, 12]
+
+
+def test_three_reports_on_each_side_are_enough_for_a_clear_step() -> None:
+    assert change_points([2.0, 2.02, 1.99, 2.4, 2.41, 2.39]) == [3]
+
+
+def test_the_last_digit_is_no_change() -> None:
+    assert change_points([2.0] * 5 + [2.001] * 5) == []
+    assert change_points([2.0] * 12) == []
+
+
+@pytest.mark.parametrize("count", [6, 7, 12, 40])
+def test_a_split_scores_as_student_says(count: int) -> None:
+    values = RANDOM.normal(0.0, 0.3, count)
+    at, score = best_split(values)
+    found = {
+        (middle, end): stats.ttest_ind(values[:middle], values[middle:end]).pvalue
+        for middle in range(3, count - 2)
+        for end in range(middle + 3, count + 1)
+    }
+    (best, _), p = min(found.items(), key=lambda item: item[1])[0], min(found.values())
+    assert at == best
+    assert 2 * stats.norm.sf(score) == pytest.approx(p, rel=0.1)
 
 
 @pytest.mark.long
