@@ -7,6 +7,8 @@ that batches of any size can be cut from them; other JSON bodies are kept whole,
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import os
 from collections import Counter
@@ -28,6 +30,8 @@ MASK = "***"
 FILE_MODE = 0o600
 """Redaction is as good as its list: what users sent is for the owner's eyes."""
 
+LOG_FIELDS = 5
+
 HTTP_OK = range(200, 300)
 
 
@@ -41,6 +45,36 @@ class Heard:
     status: int
     size: int
     body: bytes
+
+
+def heard_in(log_line: bytes) -> Heard | None:
+    """The request that a log line of the load balancer tells of (its format stands in
+    haproxy.cfg.j2); None for anything else.
+
+    The fields behind these are for people who read haproxy.log. A path that was not kept is that
+    of a failed request which nobody wanted.
+    """
+    parts = log_line.rstrip(b"\n").split(b" ")[:LOG_FIELDS]
+    if len(parts) != LOG_FIELDS or parts[1] == b"-":
+        return None
+    method, path, status, size, body = parts
+    try:
+        return Heard(
+            method.decode("ascii"),
+            _decoded(path).decode("utf-8", "surrogateescape"),
+            int(status),
+            int(size),
+            _decoded(body),
+        )
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _decoded(text: bytes) -> bytes:
+    """From base64, also when its end was cut off; `-` is HAProxy's word for nothing."""
+    if text == b"-":
+        return b""
+    return base64.b64decode(text[: len(text) // 4 * 4])
 
 
 @dataclass(frozen=True)

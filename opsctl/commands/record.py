@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from opsctl.bench.recorded import Recording, Wanted, open_new, paths_of
+from opsctl.bench.recorded import Recording, Wanted, heard_in, open_new, paths_of
 from opsctl.commands.outcome import Outcome
 from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError, OpsctlError, TargetUnreachable
 from opsctl.reader import reader
+from opsctl.targets.target import Tap
 
 POLL_S = 0.2
 
@@ -31,11 +33,6 @@ def record(project: Project, console: Console, arguments: argparse.Namespace) ->
             f"services.{project.service_name}.bench is missing, so no path is known to record",
             next_step="See: opsctl config docs services.*.bench",
         )
-    if project.target != "local":
-        raise ConfigError(
-            f"requests can be recorded on target local only, and this is {project.target}",
-            next_step="Record where the service runs on target local.",
-        )
     wanted = Wanted(
         bench.method,
         bench.path,
@@ -44,7 +41,15 @@ def record(project: Project, console: Console, arguments: argparse.Namespace) ->
         round(arguments.max_mb * 2**20),
         console.redact.json if console.redact else lambda value: value,
     )
-    if not reader(project).target.observe().balancer_up:
+    reading = reader(project)
+    if reading.place.tap is None:
+        raise ConfigError(
+            f"requests can't be recorded on target {project.target}",
+            why="what stands before the service there is not opsctl's, and tells it no bodies",
+            next_step="Record in an environment with target local or docker.",
+        )
+    opening = reading.place.tap(arguments.share)
+    if not reading.target.observe().balancer_up:
         raise TargetUnreachable("the load balancer does not run", next_step="See: opsctl status")
     path = Path(arguments.file)
     part = path.with_name(f"{path.name}.part")
@@ -53,7 +58,7 @@ def record(project: Project, console: Console, arguments: argparse.Namespace) ->
     with open_new(part) as output:
         recording = Recording(wanted, output)
         try:
-            stopped = _listen(project, console, arguments, recording)
+            stopped = _listen(opening, console, arguments, recording)
         except OpsctlError:
             if not recording.kept:
                 part.unlink()
@@ -63,18 +68,18 @@ def record(project: Project, console: Console, arguments: argparse.Namespace) ->
 
 
 def _listen(
-    project: Project, console: Console, arguments: argparse.Namespace, recording: Recording
-) -> bool:
+    opening: AbstractContextManager[Tap], console: Console, arguments: argparse.Namespace,
+    recording: Recording,
+) -> bool:  # fmt: skip
     """Take requests in until it is enough; True when a person ended it."""
-    from opsctl.targets.tap import tap
-
     deadline = time.monotonic() + arguments.seconds
     told = time.monotonic()
     try:
-        with tap(project.service_dir / "run", arguments.share) as opened:
+        with opening as opened:
             console.tell(f"recording {arguments.share:.2%} of the requests that come from now on")
             while not recording.full and time.monotonic() < deadline:
-                heard = opened.next(POLL_S)
+                line = opened.next(POLL_S)
+                heard = heard_in(line) if line else None
                 if heard is not None:
                     recording.take(heard)
                 if time.monotonic() - told >= PROGRESS_S:

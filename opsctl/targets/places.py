@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
 from opsctl.storage import Storage
-from opsctl.targets.target import Drift, Target
+from opsctl.targets.target import Drift, Tap, Target
 
 if TYPE_CHECKING:
     from opsctl.release_store import ReleaseStore
@@ -24,6 +25,8 @@ class Place:
     """Opens the store of releases; `opsctl status` needs none, so it is made when asked for."""
     drift: Callable[[], Sequence[Drift]] = tuple
     """What the target knows to differ from what was deployed, beyond what `observe` tells."""
+    tap: Callable[[float], AbstractContextManager[Tap]] | None = None
+    """Has the load balancer tell of a share of the requests; None where it is not opsctl's."""
 
 
 def _local(project: Project) -> Place:
@@ -35,7 +38,13 @@ def _local(project: Project) -> Place:
 
         return LocalReleaseStore(project.service_dir)
 
-    return Place(LocalTarget(project), FolderStorage(project.service_dir), releases)
+    def tap(share: float) -> AbstractContextManager[Tap]:
+        from opsctl.targets import tap
+
+        return tap.tap(project.service_dir / "run", share)
+
+    storage = FolderStorage(project.service_dir)
+    return Place(LocalTarget(project), storage, releases, tap=tap)
 
 
 def _docker(project: Project) -> Place:
@@ -48,7 +57,7 @@ def _docker(project: Project) -> Place:
 
         return releases_of(target)
 
-    return Place(target, target.storage, releases)
+    return Place(target, target.storage, releases, tap=target.tap)
 
 
 def _kubernetes(project: Project) -> Place:

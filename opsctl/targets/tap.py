@@ -1,4 +1,4 @@
-"""Requests of users as target `local`'s load balancer tells of them, while somebody listens.
+"""Requests of users as opsctl's load balancer tells of them, while somebody listens.
 
 HAProxy keeps the body of a share of the requests and sends it with its log to a datagram socket
 in the service's run folder (manifests/haproxy.cfg.j2). It does so only until a time that the
@@ -7,8 +7,6 @@ listener moves on each second, so that a listener that was killed leaves nothing
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import os
 import socket
@@ -17,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opsctl.bench.recorded import Heard
 from opsctl.errors import TargetUnreachable
 from opsctl.targets.supervisor.layout import ADMIN_SOCKET_NAME, RECORD_SOCKET_NAME
 
@@ -34,11 +31,9 @@ DATAGRAM_MAX_BYTES = 70_000
 
 RECEIVE_BUFFER_BYTES = 4 * 2**20
 
-FIELDS = 5
 
-
-class Tap:
-    """An open tap. `next` gives requests; None when none came within the time."""
+class SocketTap:
+    """An open tap on the HAProxy whose run folder it is."""
 
     def __init__(self, folder: Path, share: float) -> None:
         self._folder = folder
@@ -65,13 +60,13 @@ class Tap:
             os.unlink(path)
         self._socket.bind(path)
 
-    def next(self, timeout_s: float) -> Heard | None:
-        """The next request, None when none came in time or it can't be read."""
+    def next(self, timeout_s: float) -> bytes | None:
+        """The log line of the next request; None when none came in time."""
         if time.monotonic() - self._renewed >= RENEW_S:
             self._renew()
         self._socket.settimeout(timeout_s)
         try:
-            return parsed(self._socket.recv(DATAGRAM_MAX_BYTES))
+            return self._socket.recv(DATAGRAM_MAX_BYTES)
         except TimeoutError:
             return None
 
@@ -109,43 +104,14 @@ class Tap:
 
 
 @contextmanager
-def tap(folder: Path, share: float) -> Iterator[Tap]:
+def tap(folder: Path, share: float) -> Iterator[SocketTap]:
     """A tap on the load balancer whose run folder it is; closed afterwards, whatever happened."""
-    opened = Tap(folder, share)
+    opened = SocketTap(folder, share)
     try:
         opened.open()
         yield opened
     finally:
         opened.close()
-
-
-def parsed(datagram: bytes) -> Heard | None:
-    """A log line (its format stands in haproxy.cfg.j2); None for anything else.
-
-    The fields behind these are for people who read haproxy.log. A path that was not kept is that
-    of a failed request which nobody wanted.
-    """
-    parts = datagram.rstrip(b"\n").split(b" ")[:FIELDS]
-    if len(parts) != FIELDS or parts[1] == b"-":
-        return None
-    method, path, status, size, body = parts
-    try:
-        return Heard(
-            method.decode("ascii"),
-            _decoded(path).decode("utf-8", "surrogateescape"),
-            int(status),
-            int(size),
-            _decoded(body),
-        )
-    except (ValueError, binascii.Error):
-        return None
-
-
-def _decoded(text: bytes) -> bytes:
-    """From base64, also when its end was cut off; `-` is HAProxy's word for nothing."""
-    if text == b"-":
-        return b""
-    return base64.b64decode(text[: len(text) // 4 * 4])
 
 
 @contextmanager

@@ -46,6 +46,13 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
 
 
+class Tap(Protocol):
+    """Log lines of the load balancer about requests of users, while it is open."""
+
+    def next(self, timeout_s: float) -> bytes | None:
+        """The next line; None when none came in time. Raises TargetUnreachable."""
+
+
 class Target(Protocol):
     """Where a service runs. Targets don't know each other, nor the rollout."""
 

@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from opsctl.bench.bodies import load_bodies
-from opsctl.bench.recorded import Heard, Recording, Wanted, open_new, paths_of, redacted
+from opsctl.bench.recorded import (
+    Heard,
+    Recording,
+    Wanted,
+    heard_in,
+    open_new,
+    paths_of,
+    redacted,
+)
 from opsctl.config.settings import Bench
 from opsctl.errors import ConfigError
 from opsctl.redact import Redactor
-from opsctl.targets.tap import parsed
 
 PATH = "/v1/models/m:predict"
 
@@ -144,4 +151,4 @@ def test_a_recording_never_replaces_a_file(tmp_path: Path) -> None:
 def test_log_lines_of_the_balancer_are_read_and_others_passed_over(
     datagram: bytes, found: Heard | None
 ) -> None:
-    assert parsed(datagram) == found
+    assert heard_in(datagram) == found

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from opsctl.targets.docker.names import RELEASE, REPLICA_PART, Names
-from tests.apps.processes import start_client
+from tests.apps.processes import post, start_client, wait_until
 from tests.apps.project import Candidate, Options
 from tests.docker.bench_yard import FIRST_TIME_MAX_S, host_or_skip
 from tests.docker.forwarder import Forwarder
@@ -28,6 +28,7 @@ pytestmark = [
 ]
 
 RATE_PER_S = 50
+PREDICT = "/v1/models/light:predict"
 BEGIN_MAX_S = 120.0
 
 
@@ -142,3 +143,25 @@ def test_another_machine_aborts_a_rollout_and_rolls_a_release_back(
     assert [machine.status()["serving_release"] for machine in (here, there)] == ["r1", "r1"]
     assert seen["failures"] == []
     assert set(seen["releases"]) == {"r1", "r3"}
+
+
+def test_requests_of_users_are_recorded_from_another_machine_and_a_killed_recording_ends(
+    here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
+) -> None:
+    log, file = tmp_path / "killed.log", tmp_path / "recorded.jsonl"
+    killed = there.spawn(log, "bench", "record", str(tmp_path / "killed.jsonl"))
+    wait_until(lambda: "from now on" in log.read_text(), "it records", BEGIN_MAX_S)
+    second = here.run("bench", "record", str(tmp_path / "second.jsonl"))
+    assert second.exit_code == 30
+    assert "recorded already" in second.data["error"]["what"]
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+
+    log = tmp_path / "recorded.log"
+    recording = there.spawn(log, "bench", "record", str(file), "--count", "2", "--redact",
+                            "instances.*.1")  # fmt: skip
+    wait_until(lambda: "from now on" in log.read_text(), "it records", BEGIN_MAX_S)
+    for row in ([1, 2, 3, 4], [5, 6, 7, 8]):
+        assert post(here.light.port, PREDICT, {"instances": [row]})[0] == 200
+    assert recording.wait(BEGIN_MAX_S) == 0, log.read_text()
+    assert file.read_text() == "[1,0,3,4]\n[5,0,7,8]\n"

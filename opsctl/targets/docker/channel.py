@@ -50,16 +50,17 @@ class Pipe:
         self._socket.sendall(data)
 
     def read(self) -> bytes:
-        """The next piece of its output; empty at its end. Raises TimeoutError."""
-        while True:
-            head = self._exactly(FRAME_HEAD.size)
-            if not head:
-                return b""
-            stream, length = FRAME_HEAD.unpack(head)
-            data = self._exactly(length)
-            if stream == STDOUT or not data:
+        """The next piece of its output; empty at its end. A TimeoutError loses nothing of it."""
+        while self._has(FRAME_HEAD.size):
+            stream, length = FRAME_HEAD.unpack_from(self._rest)
+            if not self._has(FRAME_HEAD.size + length):
+                break
+            data = self._rest[FRAME_HEAD.size : FRAME_HEAD.size + length]
+            self._rest = self._rest[FRAME_HEAD.size + length :]
+            if stream == STDOUT:
                 return data
             self.said += data
+        return b""
 
     def shutdown(self) -> None:
         """Tell it that no more comes."""
@@ -74,14 +75,14 @@ class Pipe:
             with contextlib.suppress(OSError):
                 end.close()
 
-    def _exactly(self, count: int) -> bytes:
+    def _has(self, count: int) -> bool:
+        """Wait until so many bytes have come; False when its output ended before."""
         while len(self._rest) < count:
             data = self._socket.recv(65536)
             if not data:
-                return b""
+                return False
             self._rest += data
-        data, self._rest = self._rest[:count], self._rest[count:]
-        return data
+        return True
 
 
 class Channel:

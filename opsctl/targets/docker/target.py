@@ -7,6 +7,7 @@ Docker API is the only way to it, so that any machine that may use the host can 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from opsctl.config.settings import Project
 from opsctl.errors import ConfigError
@@ -18,7 +19,7 @@ from opsctl.targets.docker.names import STATE_DIR, Names
 from opsctl.targets.docker.volume_storage import VolumeStorage
 from opsctl.targets.supervisor.run_settings import RunSettings, reachable
 from opsctl.targets.supervisor.wire import NobodyListens
-from opsctl.targets.target import CommandResult
+from opsctl.targets.target import CommandResult, Tap
 
 TLS_CERTIFICATE = "tls/certificate.pem"
 TLS_PRIVATE_KEY = "tls/private_key.pem"
@@ -120,6 +121,12 @@ class DockerTarget:
         from opsctl.targets.docker import errand
 
         return errand.run(self, release, argv, errand.Bounds(env, timeout_s, interrupt))
+
+    def tap(self, share: float) -> AbstractContextManager[Tap]:
+        """What HAProxy tells of a share of the requests: heard in the agent's container."""
+        from opsctl.targets.docker import container_tap
+
+        return container_tap.tap(self.engine, self.names.agent, share)
 
     def events(self, release: str) -> Sequence[str]:
         """Starts, exits, kills, traffic shifts and guard actions, oldest first."""

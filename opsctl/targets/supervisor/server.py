@@ -12,6 +12,7 @@ from typing import Any
 
 from opsctl.errors import OpsctlError
 from opsctl.model import Json
+from opsctl.targets.supervisor import wire
 from opsctl.targets.supervisor.core import Supervisor
 from opsctl.targets.supervisor.layout import SOCKET_NAME
 
@@ -42,12 +43,12 @@ async def answer_to(line: bytes, call: Callable[[Mapping[str, Any]], Awaitable[J
     try:
         return {"ok": True, **await call(json.loads(line))}
     except OpsctlError as error:
-        return {"ok": False, "error": type(error).__name__, **_parts(error)}
+        return wire.packed(error)
     except Exception as error:  # noqa: BLE001  (a bad request must not end the supervisor)
         traceback.print_exc(file=sys.stderr)
         what = OpsctlError(f"the supervisor failed: {type(error).__name__}: {error}",
                            next_step="See logs/supervisor.log in the state directory.")  # fmt: skip
-        return {"ok": False, "error": "OpsctlError", **_parts(what)}
+        return wire.packed(what)
 
 
 async def called(supervisor: Supervisor, request: Mapping[str, Any]) -> Json:
@@ -66,7 +67,3 @@ async def called(supervisor: Supervisor, request: Mapping[str, Any]) -> Json:
     if call == "replace":
         return supervisor.replace()
     raise OpsctlError(f"the supervisor does not know the call {call!r}")
-
-
-def _parts(error: OpsctlError) -> Json:
-    return {"what": error.what, "why": error.why, "next_step": error.next_step}

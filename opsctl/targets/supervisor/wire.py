@@ -54,6 +54,12 @@ def unpacked(answer: Json) -> Json:
     raise _error(answer)
 
 
+def packed(error: OpsctlError) -> Json:
+    """The answer that carries an error."""
+    parts = {"what": error.what, "why": error.why, "next_step": error.next_step}
+    return {"ok": False, "error": type(error).__name__, **parts}
+
+
 def _exchange(layout: Layout, line: bytes, timeout_s: float) -> bytes:
     # A socket's path may have 107 bytes only (unix(7)); through the folder it is always short.
     folder = os.open(layout.run, os.O_RDONLY | os.O_DIRECTORY)
