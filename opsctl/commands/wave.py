@@ -239,6 +239,7 @@ class _Wave:
         argv = [sys.executable, "-m", "opsctl.cli", *words, "-c", str(project.path), *where,
                 "-o", "json"]  # fmt: skip
         try:
+            self._interrupt()  # a signal between two deploys must not begin the next one
             done = shell.run(
                 argv,
                 timeout_s=float("inf"),
