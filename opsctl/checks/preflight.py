@@ -237,11 +237,12 @@ def available_memory_mb() -> int | None:
 
 
 def _cpus(case: _Case) -> Iterator[Finding]:
-    wanted = case.project.service.resources.cpus
+    shares = (share.cpus for share in case.state.shares)
+    wanted = set(case.project.service.resources.cpus).union(*shares)
     if not case.here or not wanted:
         return
     here = os.sched_getaffinity(0)
-    missing = sorted(set(wanted) - here)
+    missing = sorted(wanted - here)
     if missing:
         said = f"CPUs {missing} are not to be had, only {sorted(here)}"
         yield Finding("cpus", "fail", said, "Set resources.cpus")

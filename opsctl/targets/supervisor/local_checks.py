@@ -30,8 +30,6 @@ def preflight(
         _state_folder(layout, project.service.retention.min_free_mb),
         _front_port(settings, layout),
         _replica_ports(settings, state),
-        _memory(project, state),
-        _cpus(project, state),
         *([_certificate(settings)] if settings.tls else []),
     ]
 
@@ -101,38 +99,6 @@ def _replica_ports(settings: RunSettings, state: DesiredState) -> Finding:
         "replica ports", "fail", f"{free} ports of {low}-{high} are free, {needed} are needed",
         "Widen local.replica_ports.",
     )  # fmt: skip
-
-
-def _memory(project: Project, state: DesiredState) -> Finding:
-    limit_mb = project.service.resources.memory_mb
-    replicas = sum(share.replicas for share in state.shares)
-    available_mb = _available_bytes() // MIB
-    if limit_mb is None:
-        return Finding("memory", "ok", f"{available_mb} MiB available, no limit is set")
-    what = f"{replicas} replicas may use {replicas * limit_mb} MiB, {available_mb} are available"
-    if limit_mb > available_mb:
-        return Finding("memory", "fail", what, "Lower resources.memory_mb, or free memory.")
-    if replicas * limit_mb > available_mb:
-        return Finding("memory", "warn", what, "Run fewer replicas, or use strategy recreate.")
-    return Finding("memory", "ok", what)
-
-
-def _available_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def _cpus(project: Project, state: DesiredState) -> Finding:
-    wanted = set(project.service.resources.cpus).union(*(share.cpus for share in state.shares))
-    missing = sorted(wanted - os.sched_getaffinity(0))
-    if missing:
-        return Finding(
-            "cpus", "fail", f"CPUs {missing} are not to be had here",
-            f"Choose resources.cpus from {sorted(os.sched_getaffinity(0))}.",
-        )  # fmt: skip
-    return Finding("cpus", "ok", f"{len(os.sched_getaffinity(0))} CPUs")
 
 
 def _certificate(settings: RunSettings) -> Finding:
