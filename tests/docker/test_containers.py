@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import subprocess
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opsctl.errors import LockHeld, Superseded
+from opsctl.config.settings import Project
+from opsctl.errors import ConfigError, LockHeld, Superseded
 from opsctl.model import Share
 from opsctl.secrets import SecretStore
 from opsctl.storage import Holder as LockHolder
 from opsctl.targets.docker.place import target_of
+from tests.apps.processes import wait_until
 from tests.contract.docker_stage import DockerStage
 from tests.contract.stage import Holder
 from tests.docker.bench_yard import FIRST_TIME_MAX_S
@@ -100,7 +105,7 @@ def test_a_command_that_is_not_in_the_image_is_told_at_once(
 ) -> None:
     stage.release("r3", command=["/no/such/program"])
     holder.apply(Share("r3", 1, 0))
-    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r3")), 20)
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r3")))
     assert "cannot be started" in seen.of("r3")[0].reason
     assert "/no/such/program" in seen.of("r3")[0].reason
 
@@ -108,15 +113,33 @@ def test_a_command_that_is_not_in_the_image_is_told_at_once(
 def test_an_image_that_is_gone_is_told_at_once(stage: DockerStage, holder: Holder) -> None:
     stage.release("r4", image="sha256:" + "0" * 64)
     holder.apply(Share("r4", 1, 0))
-    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r4")), 20)
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r4")))
     assert "the image of r4 is missing" in seen.of("r4")[0].reason
 
 
 def test_a_program_for_another_machine_is_told_at_once(stage: DockerStage, holder: Holder) -> None:
     stage.release("r5", command=["/app/alien"])
     holder.apply(Share("r5", 1, 0))
-    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r5")), 20)
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r5")))
     assert "exec format error" in seen.of("r5")[0].reason
+
+
+@pytest.mark.parametrize(
+    ("access", "reason"),
+    [("devices", "/usr/local/dcmi"), ("runtime", "ascend")],
+    ids=["driver", "runtime"],
+)
+def test_what_the_host_lacks_of_an_npu_is_told_at_once(
+    stage: DockerStage, holder: Holder, access: str, reason: str
+) -> None:
+    npus = {"count": 1, "devices": [63], "access": access, "share": False, "driver_dir": "/usr"}
+    limits = {"user": "10001:10001", "port": 8501, "health_port": 8502, "npus": npus}
+    stage.release("r10", container={**limits, "image_health": True})
+    holder.apply(Share("r10", 1, 0))
+    seen = holder.wait(lambda seen: any(r.phase == "backoff" for r in seen.of("r10")))
+    assert "r10-1" in seen.of("r10")[0].reason
+    assert reason in seen.of("r10")[0].reason
+    holder.converge()
 
 
 def test_users_notice_nothing_of_an_agent_that_is_killed(
@@ -145,11 +168,35 @@ def test_a_killed_balancer_comes_back_with_its_weights(stage: DockerStage, holde
     assert abs(answers["r6"] - 25) <= 2
 
 
+def test_a_balancer_that_the_engine_has_started_again_is_taken_over(
+    stage: DockerStage, holder: Holder
+) -> None:
+    stage.release("r1")
+    holder.converge(Share("r1", 1, 100))
+    api, names = stage.target.engine.api, stage.target.names
+    before = api.inspect_container(names.balancer)["State"]
+    api.pause(names.agent)
+    # A crash; after `docker kill` the engine would leave it to the agent.
+    crash = api.exec_create(names.balancer, ["/bin/sh", "-c", "kill -KILL -1"])
+    api.exec_start(crash["Id"])
+    wait_until(lambda: _runs_again(api.inspect_container(names.balancer), before), "it is back")
+    api.unpause(names.agent)
+    seen = holder.wait(lambda seen: seen.converged)
+    assert (seen.balancer_up, seen.trouble) == (True, "")
+    assert holder.answers(20) == {"r1": 20}
+    stage.release("r9")
+    holder.converge(Share("r9", 1, 100))
+    assert holder.answers(20) == {"r9": 20}
+
+
+def _runs_again(info: dict[str, Any], before: dict[str, Any]) -> bool:
+    state = info["State"]
+    return state["Pid"] not in (0, before["Pid"]) and state["StartedAt"] != before["StartedAt"]
+
+
 def test_settings_of_the_balancer_change_under_its_users(
     stage: DockerStage, holder: Holder
 ) -> None:
-    import dataclasses
-
     stage.release("r1")
     holder.converge(Share("r1", 1, 100))
     project = stage.target.project
@@ -186,6 +233,32 @@ def test_another_machine_finds_the_service_with_nothing_but_the_engine(
         with urllib.request.urlopen(f"{endpoint.url}/env", data=b"{}", timeout=20) as answer:
             assert json.load(answer)["env"]["APP_COLOUR"] == "green"
         far.close()
+
+
+def test_a_context_leads_to_its_engine(
+    stage: DockerStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    with Forwarder() as address:
+        command = ["docker", "context", "create", "far", "--docker", f"host={address}"]
+        subprocess.run(command, check=True, capture_output=True)
+        far = target_of(with_context(stage, "far"))
+        assert far.engine.address == address
+        assert far.observe().stamp == stage.target.observe().stamp
+        far.close()
+        monkeypatch.setenv("DOCKER_CONTEXT", "far")
+        assert target_of(stage.target.project).engine.address == address
+    with pytest.raises(ConfigError, match="there is no Docker context nowhere"):
+        target_of(with_context(stage, "nowhere")).observe()
+
+
+def with_context(stage: DockerStage, name: str) -> Project:
+    """The stage's project on the engine of a context."""
+    project = stage.target.project
+    docker = dataclasses.replace(project.service.docker, context=name)
+    return dataclasses.replace(project, service=dataclasses.replace(project.service, docker=docker))
 
 
 def test_the_secrets_of_all_releases_come_with_one_question(

@@ -288,7 +288,8 @@ class Balancer:
 
     async def _start(self) -> None:
         settings = self._known()
-        if not is_free(self.port, settings.host):
+        # One that came back by itself holds the port, and has read an older file perhaps.
+        if not await self.process.revived() and not is_free(self.port, settings.host):
             raise TargetUnreachable(
                 f"cannot open the front door on port {self.port}",
                 why=taken_by(self.port),
@@ -313,6 +314,7 @@ class Balancer:
 
     async def _begin(self, settings: RunSettings) -> None:
         self._agreed_at = float("-inf")
+        self._frame = ""
         await self.process.start(settings.haproxy, self.counted)
         self._frame = haproxy_config.frame_digest(settings, self.port)
 

@@ -38,6 +38,9 @@ class Haproxy(Protocol):
     async def adopt(self) -> bool:
         """Take over the one that an earlier supervisor started; False when there is none."""
 
+    async def revived(self) -> bool:
+        """Whether somebody else started it again; it is taken over then, old file and all."""
+
     async def check(self, haproxy: str, config_name: str) -> None:
         """Have it read a configuration. Raises TargetUnreachable when it refuses."""
 
@@ -86,6 +89,10 @@ class HaproxyProcess:
         if self._process is not None:
             self._watch(self._process)
         return self._process is not None
+
+    async def revived(self) -> bool:
+        """Nobody but the supervisor starts this one."""
+        return False
 
     async def check(self, haproxy: str, config_name: str) -> None:
         """Have HAProxy read a configuration. Raises TargetUnreachable when it refuses."""

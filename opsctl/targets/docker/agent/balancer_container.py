@@ -51,9 +51,13 @@ class BalancerContainer:
     async def adopt(self) -> bool:
         """Take over the container that runs; False when there is none."""
         info = await self._inspect()
-        if info is not None and info["State"]["Running"]:
+        if info is not None and _runs(info):
             self._watch(info)
         return self.up
+
+    async def revived(self) -> bool:
+        """Whether the engine, which restarts it too, was faster; it is taken over then."""
+        return self.up or await self.adopt()
 
     async def check(self, haproxy: str, config_name: str) -> None:
         """Have HAProxy read a configuration. Raises TargetUnreachable when it refuses."""
@@ -101,11 +105,12 @@ class BalancerContainer:
             )
 
     async def _started(self, haproxy: str) -> Mapping[str, Any]:
-        """A container that runs, made anew when there is none or it is of another image."""
+        """A container that runs, made anew when there is none, it is of another image, or the
+        engine waits longer and longer to start it again."""
         name = self._names.balancer
         image = await self._own_image()
         info = await self._inspect()
-        if info is not None and info["Image"] != image:
+        if info is not None and (info["Image"] != image or info["State"].get("Restarting")):
             await self._daemon.do(
                 "cannot replace the balancer's container",
                 lambda api: api.remove_container(name, force=True),
@@ -176,6 +181,11 @@ class BalancerContainer:
         except Missing:
             return None
         return info
+
+
+def _runs(info: Mapping[str, Any]) -> bool:
+    """An engine counts one that it is about to start again as running."""
+    return bool(info["State"]["Running"] and not info["State"].get("Restarting"))
 
 
 def balancer_config(names: Names, image: str, haproxy: str) -> dict[str, Any]:
