@@ -32,9 +32,9 @@ def run_all(
             host.remove_images(f"opsctl-test-{name}")
 
 
-def choose(seed: int, index: int) -> kills.Kill:
+def choose(seed: int, index: int, range_: kills.Range = RANGE) -> kills.Kill:
     """As in `kills`, with an instant in place of a restart of the machine."""
-    kill = kills.choose(seed, index, RANGE)
+    kill = kills.choose(seed, index, range_)
     return replace(kill, point="instant") if kill.point == "restart" else kill
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.campaigns._endings import Ending, count_of, judge, look
-from scripts.campaigns._opsctl import Opsctl, processes_of
+from scripts.campaigns._opsctl import COMMAND_MAX_S, Opsctl, processes_of
 from tests.apps.processes import start_client
 from tests.apps.project import CANDIDATES, Candidate, Options, write
 
@@ -229,7 +229,7 @@ def stop_deploy(opsctl: Opsctl, kill: Kill, serial: str) -> tuple[int, float]:
         if process.poll() is None:
             process.send_signal(signal.Signals[f"SIG{kill.signal}"])
     try:
-        code = process.wait(120)
+        code = process.wait(COMMAND_MAX_S)
     finally:
         if process.poll() is None:
             process.kill()

@@ -56,10 +56,4 @@ def run_chain(
 
 def summarise(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Median and worst of each way."""
-    figures: dict[str, Any] = {"failed_requests": sum(r["failed_requests"] for r in records)}
-    for kind in ("selector", "route"):
-        times = sorted(record["took_s"] for record in records if record["kind"] == kind)
-        if times:
-            figures[f"{kind}_s_median"] = times[len(times) // 2]
-            figures[f"{kind}_s_max"] = times[-1]
-    return figures
+    return rollback.summarise(records, ("selector", "route"))

@@ -25,17 +25,34 @@ WARM_WINDOW_S = 600
 WATCH_S = 0.5
 
 
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Where releases are rolled back: the command for a project, and a cold start by hand."""
+
+    chain: LightProject
+    command: Callable[[LightProject], Opsctl]
+    start_s: Callable[[LightProject], float]
+    """How long the service takes from its start to readiness, without opsctl."""
+
+
 def run_all(
     seed: int, indexes: Sequence[int], workdir: Path, emit: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Deploy and roll back again and again: warm at even indexes, cold at odd ones."""
     chain = write(workdir / "project", Options(gate=False))
-    opsctl = Opsctl(chain)
+    return run_chain(Bench(chain, Opsctl, service_start_s), seed, indexes, emit)
+
+
+def run_chain(
+    bench: Bench, seed: int, indexes: Sequence[int], emit: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """A first deploy, then the rollbacks."""
+    opsctl = bench.command(bench.chain)
     bad = 0
     try:
         deploy(opsctl)
         for index in indexes:
-            record = run_next(chain, seed, index)
+            record = run_next(bench, seed, index)
             emit(record)
             bad += not record["ok"]
     finally:
@@ -43,15 +60,15 @@ def run_all(
     return {"ok": not left and not bad, "orphans": left}
 
 
-def run_next(chain: LightProject, seed: int, index: int) -> dict[str, Any]:
+def run_next(bench: Bench, seed: int, index: int) -> dict[str, Any]:
     """One deploy and its rollback."""
     warm = index % 2 == 0
-    project = with_window(chain, WARM_WINDOW_S if warm else 0)
-    opsctl = Opsctl(project)
+    project = with_window(bench.chain, WARM_WINDOW_S if warm else 0)
+    opsctl = bench.command(project)
     old = opsctl.status()["serving_release"]
     project.change(Candidate("code"), f"{seed}-{index}")
     bad = deploy(opsctl)
-    start_s = 0.0 if warm else service_start_s(project)
+    start_s = 0.0 if warm else bench.start_s(project)
     limit_s = WARM_MAX_S if warm else start_s + COLD_EXTRA_MAX_S
     record = roll_back(opsctl, bad, old, limit_s)
     return {"index": index, "kind": "warm" if warm else "cold", **record}
@@ -73,11 +90,10 @@ def roll_back(opsctl: Opsctl, bad: str, old: str, limit_s: float) -> dict[str, A
         wrong.append(f"{seen['failed']} failed requests")
     if opsctl.status()["serving_release"] != old:
         wrong.append(f"{opsctl.status()['serving_release']} serves instead of {old}")
-    if took_s > limit_s:
-        wrong.append(f"{bad} answered for {took_s:.2f} s, {limit_s:.2f} s are allowed")
     return {
         "took_s": round(took_s, 3),
         "limit_s": round(limit_s, 3),
+        "in_time": took_s <= limit_s,
         "command_s": round(result.seconds, 3),
         "seconds": round(result.seconds, 3),
         "sent": seen["sent"],
@@ -89,7 +105,7 @@ def roll_back(opsctl: Opsctl, bad: str, old: str, limit_s: float) -> dict[str, A
 
 def with_window(project: LightProject, window_s: int) -> LightProject:
     """The same project with another rollback window."""
-    overrides = {"strategy": {"rollback_window_s": window_s}}
+    overrides = {**project.options.overrides, "strategy": {"rollback_window_s": window_s}}
     options = dataclasses.replace(project.options, overrides=overrides)
     return dataclasses.replace(project, options=options)
 
@@ -111,10 +127,17 @@ def service_start_s(project: LightProject) -> float:
         return time.monotonic() - began
 
 
-def summarise(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Median and worst of each kind."""
-    figures: dict[str, Any] = {"failed_requests": sum(r["failed_requests"] for r in records)}
-    for kind in ("warm", "cold"):
+def summarise(
+    records: Sequence[dict[str, Any]], kinds: Sequence[str] = ("warm", "cold")
+) -> dict[str, Any]:
+    """Median and worst of each kind; not ok with a rollback that took too long."""
+    late = [record["index"] for record in records if not record["in_time"]]
+    figures: dict[str, Any] = {
+        "failed_requests": sum(r["failed_requests"] for r in records),
+        "too_slow": late,
+        "ok": not late,
+    }
+    for kind in kinds:
         times = sorted(record["took_s"] for record in records if record["kind"] == kind)
         if times:
             figures[f"{kind}_s_median"] = times[len(times) // 2]

@@ -82,9 +82,11 @@ def test_the_seed_is_new_each_time_and_printed(
 
 def test_every_campaign_is_found_by_its_name() -> None:
     light = ["config", "deploys", "journal", "kills", "rollback", "startup"]
-    real = ["real_deploys", "real_kills", "docker_deploys", "docker_kills"]
+    real = ["real_deploys", "real_kills"]
+    docker = ["docker_deploys", "docker_kills", "docker_rollback"]
+    docker += ["docker_real_deploys", "docker_real_kills"]
     kube = ["kube_deploys", "kube_kills", "kube_rollback"]
-    assert runner.names() == sorted([*light, *real, *kube, "same_image"])
+    assert runner.names() == sorted([*light, *real, *docker, *kube, "same_image"])
 
 
 def test_jobs_share_the_runs_and_each_is_made_once(

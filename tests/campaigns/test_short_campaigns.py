@@ -63,6 +63,13 @@ def test_kills_on_docker_change_no_end_state(seed: int, tmp_path: Path) -> None:
     assert campaign("docker_kills", 2, seed, tmp_path)["failed_requests"] == 0
 
 
+@pytest.mark.docker
+def test_rollbacks_on_docker_go_right(seed: int, tmp_path: Path) -> None:
+    host_or_skip().engine.close()
+    summary = campaign("docker_rollback", 2, seed, tmp_path, timed=True)
+    assert summary["failed_requests"] == 0
+
+
 def test_rollbacks_go_right(seed: int, tmp_path: Path) -> None:
     assert campaign("rollback", 4, seed, tmp_path, timed=True)["warm_s_median"] > 0
 

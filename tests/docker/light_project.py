@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -16,7 +17,15 @@ from opsctl.targets.docker.names import BALANCER_PART, REPLICA_PART, Names
 from opsctl.targets.docker.place import target_of
 from opsctl.targets.docker.target import DockerTarget
 from scripts.campaigns._opsctl import Opsctl
-from tests.apps.project import SERVICE, Candidate, LightProject, Options, free_port, write
+from tests.apps.project import (
+    SERVICE,
+    Candidate,
+    LightProject,
+    Options,
+    ServiceProject,
+    free_port,
+    write,
+)
 from tests.docker.bench_yard import Host
 
 COMMAND = (
@@ -24,6 +33,36 @@ COMMAND = (
     *("--health-port", "{health_port}", "--model", "{model}"),
     *("--release", "{release}"),
 )
+
+
+class DockerProject(ServiceProject, Protocol):
+    """A project whose service runs on `host`, under a name that is the project's own."""
+
+    @property
+    def host(self) -> Host:
+        """The engine."""
+
+    @property
+    def name(self) -> str:
+        """The service's name on it."""
+
+    def target(self) -> contextlib.closing[DockerTarget]:
+        """The service's target, to be closed at the end of a block."""
+
+
+def copy_state(project: DockerProject, copy: Path, serial_of: Callable[[Any], str]) -> None:
+    """The service's state on the host, as target `local` has it; `serial_of` a release's JSON."""
+    with project.target() as target:
+        (copy / "journal").mkdir(parents=True, exist_ok=True)
+        for name in target.storage.names("journal"):
+            kept = target.storage.read(f"journal/{name}")
+            (copy / "journal" / name).write_bytes(kept.data if kept else b"")
+        for release in filter(is_name, target.storage.names("releases")):
+            kept = target.storage.read(f"releases/{release}/release.json")
+            if kept is not None:
+                folder = copy / "releases" / release / "app"
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.joinpath("serial.txt").write_text(serial_of(json.loads(kept.data)))
 
 
 @dataclass(frozen=True)
@@ -45,17 +84,7 @@ class DockerLight(LightProject):
         A release's `app/serial.txt` comes from the tag of its image.
         """
         copy = super().state
-        with self.target() as target:
-            (copy / "journal").mkdir(parents=True, exist_ok=True)
-            for name in target.storage.names("journal"):
-                kept = target.storage.read(f"journal/{name}")
-                (copy / "journal" / name).write_bytes(kept.data if kept else b"")
-            for release in filter(is_name, target.storage.names("releases")):
-                kept = target.storage.read(f"releases/{release}/release.json")
-                if kept is not None:
-                    folder = copy / "releases" / release / "app"
-                    folder.mkdir(parents=True, exist_ok=True)
-                    folder.joinpath("serial.txt").write_text(self._serial(json.loads(kept.data)))
+        copy_state(self, copy, self._serial)
         return copy
 
     def target(self) -> contextlib.closing[DockerTarget]:
@@ -104,7 +133,7 @@ def light_on(host: Host, root: Path, options: Options, name: str) -> DockerLight
 class DockerOpsctl(Opsctl):
     """The command, in a project whose service runs as containers."""
 
-    light: DockerLight
+    light: DockerProject
 
     def processes(self) -> dict[int, str]:
         """What works in the project's folder here, and first processes of containers."""

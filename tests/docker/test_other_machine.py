@@ -18,7 +18,7 @@ from tests.apps.processes import post, start_client, wait_until
 from tests.apps.project import Candidate, Options
 from tests.docker.bench_yard import FIRST_TIME_MAX_S, host_or_skip
 from tests.docker.forwarder import Forwarder
-from tests.docker.light_project import DockerLight, DockerOpsctl, light_on
+from tests.docker.light_project import DockerLight, DockerOpsctl, DockerProject, light_on
 
 pytestmark = [
     pytest.mark.docker,
@@ -54,6 +54,7 @@ def there(here: DockerOpsctl, tmp_path: Path) -> Iterator[DockerOpsctl]:
     root = tmp_path / "there"
     shutil.copytree(here.light.root, root, ignore=shutil.ignore_patterns(".opsctl"))
     with Forwarder() as address:
+        assert isinstance(here.light, DockerLight)
         light = dataclasses.replace(here.light, root=root)
         yield Far(light, light, address)
 
@@ -69,7 +70,7 @@ class Far(DockerOpsctl):
         return super().env(DOCKER_HOST=self.address, **more)
 
 
-def wait_for_a_replica_of(release: str, light: DockerLight) -> None:
+def wait_for_a_replica_of(release: str, light: DockerProject) -> None:
     api, names = light.host.engine.api, Names(light.name)
     deadline = time.monotonic() + BEGIN_MAX_S
     while not any(
