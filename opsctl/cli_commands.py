@@ -22,6 +22,13 @@ def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
 
     from opsctl.scaffold import planned_files, write_project
 
+    if arguments.from_compose:
+        from opsctl.commands.adopt import adopt
+
+        file, directory = Path(arguments.from_compose), Path(arguments.directory)
+        return adopt(
+            file, directory, arguments.service, name=arguments.name, dry_run=arguments.dry_run
+        )
     if arguments.dry_run:
         planned = planned_files(Path(arguments.directory), arguments.name)
         lines = [f"would write {path}" for path in planned]

@@ -84,6 +84,12 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         both(
             one("directory", nargs="?", default=".", metavar="DIR", help="where (default: here)"),
             one("--name", default=None, help="name of the service"),
+            one(
+                "--from-compose",
+                default=None,
+                metavar="FILE",
+                help="opsctl.yaml alone, for a service of a compose file",
+            ),
         ),
     ),
     (

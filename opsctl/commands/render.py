@@ -41,14 +41,22 @@ def _told(text: str, to: str | None) -> Outcome:
 
 
 def _image(project: Project, given: str | None) -> str:
-    image = given or project.service.app.image
+    image = given or project.service.app.image or _built(project)
     if not image:
         raise ConfigError(
             f"{project.service_name} has no image to run",
-            why="app.image is not set",
+            why="app.image is not set, and opsctl build has made none",
             next_step="Set app.image in opsctl.yaml, or add --image NAME@sha256:DIGEST",
         )
     return image
+
+
+def _built(project: Project) -> str | None:
+    """What `opsctl build`, or a deploy, made last; pinned."""
+    from opsctl.images.build import last_built
+
+    made = last_built(project) if project.service.build else None
+    return made.reference if made else None
 
 
 def _manifests(project: Project, release: str, image: str) -> str:

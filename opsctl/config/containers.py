@@ -43,7 +43,12 @@ class Docker(Section):
         choices=("auto",),
     )
     replica_port: int = key(8501, doc="{port} inside each container.", low=1, high=65535)
-    health_port: int = key(8502, doc="{health_port} inside each container.", low=1, high=65535)
+    health_port: int = key(
+        8502,
+        doc="{health_port} inside each container; as `replica_port`: its only port tells health.",
+        low=1,
+        high=65535,
+    )
     python: str = key("python3", doc="{python} inside the image.")
     user: str = key(
         "auto",

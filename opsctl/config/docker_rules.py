@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from opsctl.config import containers as s
@@ -25,8 +26,16 @@ def docker(value: s.Docker, at: Section) -> None:
     if value.user != "auto" and not re.fullmatch(r"[1-9][0-9]*(:[0-9]+)?", value.user):
         why = "replicas never run as root" if user in ("0", "root") else f'found "{value.user}"'
         at.wrong("user", f"{why}; allowed: auto, uid or uid:gid")
-    if value.replica_port == value.health_port:
-        at.wrong("health_port", f"{value.health_port} is replica_port too; allowed: another one")
+
+
+def ports_apart(value: s.Docker, used: Collection[str], at: Section) -> None:
+    """One number for both ports is for a command that tells its health where it serves."""
+    if value.replica_port == value.health_port and "health_port" in used:
+        at.wrong(
+            "docker.health_port",
+            f"{value.health_port} is replica_port too, and {{health_port}} stands in app.command;"
+            " allowed: another one",
+        )
 
 
 def npus(value: s.Npus, at: Section) -> None:

@@ -277,6 +277,7 @@ def _service(value: s.Service, at: Section) -> None:
     used = {name for argument in value.app.command for name in placeholders.names(argument)}
     if "model" in used and value.model is None:
         at.wrong("app.command", "{model} is used, but the service has no `model` section")
+    docker_rules.ports_apart(value.docker, used, at)
     local_rules.state_apart(value, at)
     first, last = value.local.replica_ports
     needed = PORTS_A_REPLICA * RELEASES_AT_ONCE * value.replicas

@@ -59,8 +59,8 @@ def render(project: Project, release: str, image: str) -> str:
         "command": service.app.command,
         "replicas": replicas,
         "secrets": sorted(service.app.secrets),
-        "http_port": HTTP_PORT,
-        "health_port": HEALTH_PORT,
+        "http_port": ports_of(service)[0],
+        "health_port": ports_of(service)[1],
         "health_test": _health_test(service),
         "user_id": service.kubernetes.user_id,
         "tmpfs": [
@@ -72,6 +72,19 @@ def render(project: Project, release: str, image: str) -> str:
     }
     context["front"] = _filled(environment, "compose-haproxy.cfg.j2", context)
     return _filled(environment, "compose.yaml.j2", context)
+
+
+def ports_of(service: Service) -> tuple[int, int]:
+    """Where replicas serve and where they tell their health.
+
+    A command that takes no port has its own, which target docker is told.
+    """
+    taken = {name for word in service.app.command for name in placeholders.names(word)}
+    own, usual = service.docker, type(service.docker)()
+    told = (own.replica_port, own.health_port)
+    if taken & {"port", "health_port"} or told == (usual.replica_port, usual.health_port):
+        return HTTP_PORT, HEALTH_PORT
+    return told
 
 
 def memory(mb: int) -> str:
@@ -139,5 +152,5 @@ def _health_test(service: Service) -> list[str]:
     settings = service.compose
     if settings.health_command:
         return ["CMD", *settings.health_command]
-    url = f"http://127.0.0.1:{HEALTH_PORT}{settings.health_path}"
+    url = f"http://127.0.0.1:{ports_of(service)[1]}{settings.health_path}"
     return ["CMD", PYTHON, "-c", ASK_HEALTH, url]

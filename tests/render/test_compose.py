@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from opsctl.commands.render import render
+from opsctl.errors import ConfigError
+from opsctl.images.build import Built
+from opsctl.images.supply import images_folder
 from opsctl.render import compose
 from tests.render.projects import IMAGE, project
 
@@ -89,6 +95,34 @@ def test_secrets_come_from_the_environment_and_dollars_are_kept(tmp_path: Path) 
     assert replica["entrypoint"] == ["serve", "$$HOME"]
     assert replica["environment"]["PRICE"] == "5$$"
     assert replica["environment"]["API_TOKEN"].startswith("${API_TOKEN:?")
+
+
+def test_a_command_without_placeholders_is_found_where_docker_looks_for_it(tmp_path: Path) -> None:
+    app = {"directory": "app", "command": ["serve", "--port", "9000"]}
+    ports = {"replica_port": 9000, "health_port": 9001}
+    services = rendered(tmp_path, app=app, docker=ports)["services"]
+    assert services["anomaly-1"]["healthcheck"]["test"][-1] == "http://127.0.0.1:9001/health"
+    front = yaml.safe_load(compose.render(project(tmp_path, app=app, docker=ports), "r1", IMAGE))[
+        "configs"
+    ]["front"]["content"]
+    assert "server anomaly-1 anomaly-1:9000" in front
+    assert "default-server check port 9001 " in front
+
+
+def test_without_an_image_in_the_settings_it_is_the_one_that_was_built_last(tmp_path: Path) -> None:
+    build = {"image": "reg.example/own", "base": IMAGE, "requirements": "requirements.txt"}
+    made = project(tmp_path, build=build)
+    asked = argparse.Namespace(action="compose", image=None, release="r1", to=None)
+    with pytest.raises(ConfigError, match="anomaly has no image to run"):
+        render(made, asked)
+    digest = f"sha256:{'2' * 64}"
+    folder = images_folder(made)
+    folder.mkdir(parents=True)
+    built = Built("reg.example/own", digest, "key", pushed=True, fresh=True)
+    (folder / "last.json").write_text(json.dumps(built.to_dict()))
+    text = render(made, asked).data["rendered"]
+    replica = yaml.safe_load(text)["services"]["anomaly-1"]
+    assert replica["image"] == f"reg.example/own@{digest}"
 
 
 @pytest.mark.docker

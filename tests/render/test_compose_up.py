@@ -1,134 +1,203 @@
-"""The compose file on a real engine: three replicas, of which one may die unnoticed."""
+"""A compose user comes to opsctl and goes back, on a real engine; users notice nothing of it."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import json
 import os
 import secrets
-import socket
 import subprocess
-import tarfile
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from opsctl.render import compose
-from tests.cluster.kubernetes import ask, wait_until
-from tests.docker.bench_yard import host_or_skip
-from tests.render.projects import project
+from opsctl.config.load import load
+from opsctl.targets.docker import agent_image
+from opsctl.targets.docker.place import target_of
+from tests.apps.project import free_port
+from tests.cluster.kubernetes import wait_until
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, ROOT, Host, host_or_skip
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.long,
-    # Its small service is made by scripts/cluster build, which only --real runs.
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
-BALANCER = "opsctl-test-haproxy:1"
-SERVICE = "opsctl-test-light:1"
-PATH = "/v1/models/light"
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
+
 REQUESTS_PER_S = 50
-DOCKERFILE = """\
-FROM {base}
-RUN apt-get update && apt-get install --yes --no-install-recommends haproxy
-USER haproxy
+REQUEST_MAX_S = 60.0
+"""On a machine that is very busy."""
+
+WATCH_S = 3.0
+"""How long users are watched after a replica died."""
+
+BALANCER = """\
+FROM {agent}
 ENTRYPOINT ["haproxy", "-W", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]
 """
 
+OWN = """\
+services:
+  web:
+    image: {image}
+    command:
+    - /bin/sh
+    - -c
+    - OPSCTL_HOST=0.0.0.0 OPSCTL_PORT=9000 OPSCTL_HEALTH_PORT=9001 exec python3 /app/app.py
+    environment: {{OPSCTL_RELEASE: by hand, OPSCTL_REPLICA: by hand}}
+    ports: ["127.0.0.1:{port}:9000"]
+    healthcheck: {{test: "curl -f http://localhost:9001/health/ready"}}
+    mem_limit: 128m
+"""
+"""What somebody without opsctl has written."""
 
-def run(*argv: str, given: str = "", check: bool = True) -> str:
-    done = subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
+
+class Users:
+    """Somebody who asks one door all the time, and may be sent to another."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.bad: list[object] = []
+        self.replicas: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> Users:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def move(self, port: int) -> None:
+        """Ask there from now on, as that door answers."""
+        wait_until(lambda: bool(replica_behind(port)), "the new door answers")
+        self.port = port
+        self.replicas = set()
+        wait_until(lambda: bool(self.replicas), "users are there")
+
+    def _ask(self) -> None:
+        while not self._over.wait(1 / REQUESTS_PER_S):
+            seen = self.replicas
+            try:
+                seen.add(replica_behind(self.port))
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                self.bad.append(error)
+
+
+def replica_behind(port: int) -> str:
+    """Who answers there. Raises OSError, or ValueError for a bad answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_MAX_S)
+    with contextlib.closing(connection):
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"status {answer.status}")
+        return str(json.load(answer)["replica"])
+
+
+def run(*argv: str, check: bool = True) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or not check, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def engine() -> None:
-    """An engine with compose and both images."""
+def host() -> Iterator[Host]:
     host = host_or_skip()
+    if subprocess.run(
+        ["docker", "compose", "version"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("docker has no compose")
+    yield host
     host.engine.close()
-    run("docker", "build", "--tag", BALANCER, "-", given=DOCKERFILE.format(base=host.base))
-
-
-@pytest.fixture(scope="module")
-def image(engine: None, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tests' small service, as scripts/cluster builds it."""
-    cache = Path(os.environ.get("OPSCTL_CACHE") or Path.home() / ".cache" / "opsctl")
-    found = sorted(cache.glob("cluster/images-*/light"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        pytest.skip("the small service is not built: run scripts/cluster build")
-    archive = tmp_path_factory.mktemp("image") / "light.tar"
-    with tarfile.open(archive, "w") as tar:
-        tar.add(found[-1], ".")
-    run("docker", "import", str(archive), SERVICE)
-    return SERVICE
 
 
 @pytest.fixture
-def service(image: str, tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The compose project and its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = project(
-        tmp_path,
-        app={
-            "directory": "app",
-            "command": ["/light"],
-            "env": {"URL": "http://127.0.0.1:8080/health"},
-        },
-        compose={
-            "port": port,
-            "cards": 0,
-            "memory_limit_mb": 128,
-            "memory_reserved_mb": 32,
-            "models": str(tmp_path),
-            "health_command": ["/light", "get"],
-            "balancer_image": BALANCER,
-        },
-    )
-    file = tmp_path / "compose.yaml"
-    # The small service serves a model of its own when none is named.
-    text = compose.render(made, "r1", image).replace('MODEL_PATH: "/models"', 'MODEL_PATH: ""')
-    file.write_text(text)
-    name = f"opsctl-test-{secrets.token_hex(4)}"
-    argv = ["docker", "compose", "--project-name", name, "--file", str(file)]
-    try:
-        run(*argv, "up", "--detach", "--quiet-pull")
-        yield name, port
-    finally:
-        run(*argv, "down", "--timeout", "5", check=False)
+def up(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
+    """Starts compose projects; each gets a name of its own, and goes with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(file: Path) -> str:
+            name = f"opsctl-test-{secrets.token_hex(4)}"
+            stack.callback(stop, name)
+            run("docker", "compose", "-p", name, "-f", str(file), "up", "--detach")
+            return name
+
+        yield start
 
 
-def test_a_killed_replica_costs_no_request(service: tuple[str, int]) -> None:
-    name, port = service
-    wait_until(lambda: ask("127.0.0.1", port, PATH).status == 200, "the front door answers")
-    bad: list[object] = []
-    stop = threading.Event()
-    hosts: set[str] = set()
+def stop(name: str) -> None:
+    run("docker", "compose", "-p", name, "down", "--timeout", "5", check=False)
 
-    def client() -> None:
-        while not stop.is_set():
-            try:
-                answer = ask("127.0.0.1", port, PATH)
-                hosts.add(answer.headers["x-light-host"])
-                if answer.status != 200:
-                    bad.append(answer)
-            except OSError as error:
-                bad.append(error)
-            time.sleep(1 / REQUESTS_PER_S)
 
-    thread = threading.Thread(target=client)
-    thread.start()
-    try:
-        wait_until(lambda: len(hosts) == 3, "all three replicas answer")
-        run("docker", "kill", f"{name}-anomaly-2-1")
-        killed = len(hosts)
-        time.sleep(5)
-    finally:
-        stop.set()
-        thread.join()
-    assert killed == 3
-    assert bad == []
+def opsctl(config: Path, *words: str) -> dict[str, Any]:
+    """The result of a command that must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "opsctl.cli", *words, "-c", str(config), "-o", "json"],
+        capture_output=True, text=True, check=False, cwd=config.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.fixture
+def adopted(host: Host, tmp_path: Path) -> Iterator[tuple[Path, int, int]]:
+    """The compose file's opsctl.yaml, the port of compose, and that of opsctl."""
+    source = (ROOT / "tests/targets/app.py").read_bytes()
+    image = "opsctl-test-compose:1"
+    host.image({"app.py": source}, image)
+    theirs, ours, back = free_port(), free_port(), free_port()
+    (tmp_path / "compose.yaml").write_text(OWN.format(image=image, port=theirs))
+    words = ["init", str(tmp_path), "--from-compose", str(tmp_path / "compose.yaml")]
+    run(sys.executable, "-m", "opsctl.cli", *words)
+    config = tmp_path / "opsctl.yaml"
+    data = yaml.safe_load(config.read_text())
+    service = data["services"]["web"]
+    agent_image.require_image(host.engine, host.project(tmp_path / "x").service.docker, print)
+    agent = f"opsctl-agent:{agent_image.build_digest(host.base)}"
+    service["docker"] |= {
+        "port": ours, "agent_base": host.base, "name": f"compose-{secrets.token_hex(4)}",
+    }  # fmt: skip
+    service["health"] |= {"tries": 600, "interval_s": 0.2}
+    service["compose"] |= {
+        "port": back, "replicas": 3, "models": str(tmp_path),
+        "balancer_image": host.built(BALANCER.format(agent=agent), {}, "opsctl-test-haproxy:2"),
+        "health_path": "/health/ready",
+    }  # fmt: skip
+    config.write_text(yaml.safe_dump(data))
+    yield config, theirs, ours
+    target = target_of(load(config, environment=None, service=None))
+    target.storage.destroy()
+    target.close()
+
+
+def test_a_compose_user_comes_to_opsctl_and_goes_back_and_no_request_is_lost(
+    adopted: tuple[Path, int, int], up: Callable[[Path], str]
+) -> None:
+    config, theirs, ours = adopted
+    by_hand = up(config.parent / "compose.yaml")
+    wait_until(lambda: replica_behind(theirs) == "by hand", "their door answers")
+    with Users(theirs) as users:
+        deployed = opsctl(config, "deploy")
+        assert deployed["serving_release"] == "r1"
+        users.move(ours)
+        stop(by_hand)
+        wait_until(lambda: users.replicas == {"r1-1"}, "opsctl serves")
+
+        rendered = config.parent / "back.yaml"
+        opsctl(config, "render", "compose", "--to", str(rendered))
+        name = up(rendered)
+        users.move(yaml.safe_load(config.read_text())["services"]["web"]["compose"]["port"])
+        opsctl(config, "down", "--yes")
+        everyone = {"web-1", "web-2", "web-3"}
+        wait_until(lambda: users.replicas == everyone, "all three replicas answer")
+        run("docker", "kill", f"{name}-web-2-1")
+        time.sleep(WATCH_S)
+    assert users.bad == []
