@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+from typing import TYPE_CHECKING
 
 import pytest
 
-CAMPAIGN_SEED_VARIABLE = "OPSCTL_TEST_SEED"
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
-GROUPS = {
-    "kernels/": "kernels",
-    "images/": "serving",
-    "tests/bench/": "services",
-    "tests/campaigns/": "services",
-    "tests/contract/": "services",
-    "tests/e2e/": "services",
-    "tests/targets/": "services",
-}
-"""Groups by folder: two gates side by side would take each other's CPU."""
+CAMPAIGN_SEED_VARIABLE = "OPSCTL_TEST_SEED"
 
 
 def campaign_seed() -> int:
@@ -36,23 +30,11 @@ def pytest_report_header() -> str:
     return f"seed of random campaigns: {campaign_seed()} (set {CAMPAIGN_SEED_VARIABLE} to repeat)"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one of pytest's workers has to itself, one after the other."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(worker_group(item)))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """With several workers (-n), which of them runs what."""
+    from tests.workers import ByGroup
 
-
-def worker_group(item: pytest.Item) -> str:
-    """Tests that share what is made once a session, or that measure time, are of one group; else
-    those of a file are."""
-    for marker in ("cluster", "docker"):
-        if item.get_closest_marker(marker):
-            return marker
-    path = item.path.relative_to(item.config.rootpath).as_posix()
-    for folder, group in GROUPS.items():
-        if path.startswith(folder):
-            return group
-    return path
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")
