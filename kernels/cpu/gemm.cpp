@@ -1,95 +1,45 @@
 #include "gemm.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <new>
-#include <thread>
+#include <limits>
 #include <type_traits>
 
 #include "packed_right.h"
+#include "scratch.h"
 
 namespace ascend_ops::cpu {
 namespace {
 
-// Rows of a task: eighteen passes of the micro-kernel share a panel in the first-level cache, and
-// their left rows (270 KiB on AVX-512) stay in the second.
-constexpr int64_t kTaskRows = 18 * kRowsMax;
-// Columns whose sums a task keeps at once. Those of float stay in the result, which the last-level
-// cache serves fast enough; others are in memory of the thread's own.
-constexpr int64_t kFloatColumns = 4096;
-constexpr int64_t kTaskColumns = 1024;
-// Of so many rows a task takes all, when it has so many columns: each panel is packed once even so.
-constexpr int64_t kRowsOfOneTask = 2 * kTaskRows;
-constexpr int64_t kColumnsOfOneTask = 256;
-// Below so many rows the right matrix is used too little to be worth packing.
-constexpr int64_t kRowsWorthPacking = 2 * kRowsMax;
+// Rows whose sums are kept in memory of the thread's own while more depth is to come.
+constexpr int64_t kSumRows = 1024;
+constexpr int64_t kTileFloats = kRowsMax * kPanel;
 
-struct FreeAligned {
-    void operator()(float* memory) const { ::operator delete[](memory, std::align_val_t(64)); }
-};
-
-// Memory of a thread that grows to what its largest task needed.
-class Scratch {
-   public:
-    float* Floats(int64_t count) {
-        if (count > count_) {
-            memory_.reset(new (std::align_val_t(64)) float[static_cast<size_t>(count)]);
-            count_ = count;
-        }
-        return memory_.get();
-    }
-
-   private:
-    std::unique_ptr<float[], FreeAligned> memory_;
-    int64_t count_ = 0;
-};
-
-thread_local Scratch t_left;
 thread_local Scratch t_sums;
 thread_local Scratch t_bias;
-thread_local Scratch t_panel;
+thread_local Scratch t_right;
 
-// A part of the result, and where its float sums stand.
+// Rows and columns of the result that are multiplied together.
 struct Block {
     int64_t row;
     int64_t rows;
     int64_t column;
     int64_t columns;
-    float* sums;
-    int64_t pitch;
 };
 
-void Activate(float* row, const float* bias, int64_t count, Activation activation) {
-    if (activation == Activation::kRelu) {
-        // A NaN stays one: the comparison is false for it.
-        for (int64_t i = 0; i < count; ++i) {
-            const float value = row[i] + bias[i];
-            row[i] = value < 0.0f ? 0.0f : value;
-        }
-        return;
-    }
-    for (int64_t i = 0; i < count; ++i) row[i] += bias[i];
-    if (activation == Activation::kNone) return;
-    for (int64_t i = 0; i < count; ++i) row[i] = 1.0f / (1.0f + cpusim::Exp(-row[i]));
-}
+// A pass of a block: some of its rows at some depth.
+struct Pass {
+    LeftPart part{};
+    LeftPlace left{};
+    std::vector<Run> runs;
+    bool first = true;  // no sums are there yet
+    bool last = true;   // no depth is to come
+};
 
-// Runs the micro-kernel on a panel that is narrower than its vectors, through a whole one.
-void MultiplyNarrow(MicroKernelFunction kernel, const float* left, const float* panel,
-                    int64_t panel_pitch, int64_t depth, float* sums, int64_t pitch, int64_t rows,
-                    int64_t width, bool accumulate) {
-    alignas(64) float whole[kRowsMax * kPanel];
-    kernel(left, panel, panel_pitch, depth, whole, kPanel, false);
-    for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < width; ++j) {
-            float* to = sums + i * pitch + j;
-            *to = accumulate ? *to + whole[i * kPanel + j] : whole[i * kPanel + j];
-        }
-    }
-}
+// Where a tile's sums are kept.
+struct Sums {
+    float* data;
+    int64_t pitch;
+};
 
 class Task {
    public:
@@ -99,17 +49,20 @@ class Task {
 
     void Run(int32_t task) const {
         if (plan_.packing == Packing::kShared) {
-            packed_.PackUnclaimed(Claims(plan_.shape) * task /
-                                  (plan_.row_tasks * plan_.column_tasks));
+            packed_.PackUnclaimed(Claims(plan_) * task / GemmTasks(plan_));
         }
         const int64_t row = task / plan_.column_tasks * plan_.task_rows;
-        const int64_t first = task % plan_.column_tasks * plan_.task_columns;
-        const int64_t end = std::min(first + plan_.task_columns, plan_.shape.n);
-        const int64_t rows = std::min(plan_.task_rows, plan_.shape.m - row);
-        const int64_t most = operands_.dtype == ASCEND_FLOAT ? kFloatColumns : kTaskColumns;
-        for (int64_t column = first; column < end; column += most) {
-            const int64_t columns = std::min(most, end - column);
-            ComputeBlock({row, rows, column, columns, nullptr, 0});
+        const int64_t end_row = std::min(row + plan_.task_rows, plan_.shape.m);
+        const int64_t column = task % plan_.column_tasks * plan_.task_columns;
+        const int64_t end_column = std::min(column + plan_.task_columns, plan_.shape.n);
+        operands_.left->Begin(row, end_row - row);
+        const int64_t most = KeepsSums() ? std::max(kSumRows, LineRows()) / LineRows() * LineRows()
+                                         : plan_.task_rows;
+        for (int64_t i = row; i < end_row; i += most) {
+            for (int64_t j = column; j < end_column; j += plan_.group_columns) {
+                ComputeBlock({i, std::min(most, end_row - i), j,
+                              std::min(plan_.group_columns, end_column - j)});
+            }
         }
         if (plan_.packing == Packing::kShared && plan_.keeps == 0) {
             packed_.FinishTask(static_cast<uint64_t>(GemmTasks(plan_)));
@@ -117,120 +70,170 @@ class Task {
     }
 
    private:
-    // Float results are summed where they will stay, others in the thread's own memory.
-    void ComputeBlock(Block block) const {
-        if (operands_.dtype == ASCEND_FLOAT) {
-            block.sums = static_cast<float*>(operands_.y) + block.row * plan_.shape.n + block.column;
-            block.pitch = plan_.shape.n;
-        } else {
-            block.pitch = RoundUp(block.columns, kPanel);
-            block.sums = t_sums.Floats(block.rows * block.pitch);
+    bool IsFloat() const { return operands_.dtype == ASCEND_FLOAT; }
+    // Sums of another type than the result's wait in memory of the thread's own.
+    bool KeepsSums() const { return !IsFloat() && DepthChunks(plan_) > 1; }
+    int64_t LineRows() const { return std::max<int64_t>(1, operands_.left->LineRows()); }
+
+    void ComputeBlock(const Block& block) const {
+        float* bias = t_bias.Floats(RoundUp(block.columns, kPanel));
+        WithType(operands_.dtype, operands_.bias, [&](const auto* from) {
+            Widen(bias, from + block.column, block.columns);
+        });
+        // Nobody reads what lies beyond the last column; it must only be a number.
+        std::fill(bias + block.columns, bias + RoundUp(block.columns, kPanel), 0.0f);
+        if (KeepsSums()) t_sums.Floats(block.rows * RoundUp(block.columns, kPanel));
+        const int64_t chunks = std::max<int64_t>(1, DepthChunks(plan_));
+        Pass pass;
+        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+            pass.first = chunk == 0;
+            pass.last = chunk + 1 == chunks;
+            pass.part.first = chunk * plan_.depth;
+            pass.part.count = ChunkDepth(plan_, chunk);
+            AddChunk(block, chunk, &pass);
         }
-        float* left = t_left.Floats(block.rows * kLeftPitch);
-        for (int64_t chunk = 0; chunk < DepthChunks(plan_.shape); ++chunk) {
-            const int64_t first = chunk * kDepth;
-            const int64_t depth = std::min<int64_t>(kDepth, plan_.shape.k - first);
-            operands_.left->ReadBlock(left, kLeftPitch, block.row, block.rows, first, depth);
-            AddChunk(block, left, chunk, depth);
-        }
-        if (plan_.shape.k == 0) {
-            for (int64_t i = 0; i < block.rows; ++i) {
-                std::fill_n(block.sums + i * block.pitch, block.columns, 0.0f);
-            }
-        }
-        Finish(block);
     }
 
-    void AddChunk(const Block& block, const float* left, int64_t chunk, int64_t depth) const {
-        // Passes of nearly equal height: a short one at the end would run at half the speed.
-        const int64_t passes = CeilDivide(block.rows, kRowsMax);
-        for (int64_t column = 0; column < block.columns; column += kPanel) {
-            const int64_t width = std::min<int64_t>(kPanel, block.columns - column);
-            int64_t pitch = kPanel;
-            const float* panel = RightPanel(block, chunk, column, depth, width, &pitch);
-            for (int64_t pass = 0; pass < passes; ++pass) {
-                const int64_t row = block.rows * pass / passes;
-                const int64_t rows = block.rows * (pass + 1) / passes - row;
-                const MicroKernelFunction kernel = MicroKernelOf(static_cast<int>(rows));
-                float* sums = block.sums + row * block.pitch + column;
-                if (plan_.packing == Packing::kShared) PrefetchNext(panel, depth, pass, passes);
-                if (plan_.packing == Packing::kOwn && column + kPanel < block.columns) {
-                    PrefetchSource(block.column + column + kPanel, chunk, pass, passes);
-                }
-                const float* from = left + row * kLeftPitch;
-                if (width == kPanel) {
-                    kernel(from, panel, pitch, depth, sums, block.pitch, chunk != 0);
-                } else {
-                    MultiplyNarrow(kernel, from, panel, pitch, depth, sums, block.pitch, rows,
-                                   width, chunk != 0);
-                }
+    // Passes of nearly equal height: a short one at the end would run at half the speed.
+    void AddChunk(const Block& block, int64_t chunk, Pass* pass) const {
+        PrepareRight(block, chunk);
+        const int64_t lines = operands_.left->LineRows();
+        const int64_t line = lines == 0 ? block.rows : lines, end = block.row + block.rows;
+        for (int64_t first = block.row; first < end; first += line) {
+            const int64_t rows = std::min(line, end - first);
+            const int64_t passes = CeilDivide(rows, kRowsMax);
+            for (int64_t i = 0; i < passes; ++i) {
+                pass->part.row = first + rows * i / passes;
+                pass->part.rows = first + rows * (i + 1) / passes - pass->part.row;
+                if (plan_.shape.k != 0) pass->left = operands_.left->Read(pass->part, &pass->runs);
+                RunPass(block, chunk, *pass);
             }
         }
     }
 
-    // A share of the panel that follows, into the second-level cache.
-    static void PrefetchNext(const float* panel, int64_t depth, int64_t pass, int64_t passes) {
-        const float* next = panel + depth * kPanel;
-        const int64_t lines = depth * kPanel / kLineFloats;
-        for (int64_t i = lines * pass / passes; i < lines * (pass + 1) / passes; ++i) {
-            __builtin_prefetch(next + i * kLineFloats, 0, 2);
+    void RunPass(const Block& block, int64_t chunk, const Pass& pass) const {
+        const TileFunction multiply = TileFunctionOf(pass.part.rows);
+        const int64_t panels = CeilDivide(block.columns, kPanel);
+        LeftPart next = pass.part;
+        next.row += next.rows;
+        next.rows = std::min(next.rows, block.row + block.rows - next.row);
+        FetchRange fetches[kLeftFetches + 1];
+        TileCall call;
+        call.left = pass.left.data;
+        call.left_pitch = pass.left.pitch;
+        call.runs = pass.runs.data();
+        call.run_count = static_cast<int64_t>(pass.runs.size());
+        call.floor = pass.last && plan_.activation == Activation::kRelu
+                         ? 0.0f : -std::numeric_limits<float>::infinity();
+        call.fetches = fetches;
+        for (int64_t panel = 0; panel < panels; ++panel) {
+            call.fetch_count = operands_.left->ListFetches(next, panel, panels, fetches);
+            call.right = RightPanel(block, chunk, panel, &call.right_pitch);
+            if (HasNextGroup(block)) {
+                fetches[call.fetch_count++] = NextGroup(block, chunk, pass.part.row, panel);
+            }
+            RunTile(block, pass, panel * kPanel, multiply, &call);
         }
     }
 
-    // A share of the rows that the panel at `column` will be packed from.
-    void PrefetchSource(int64_t column, int64_t chunk, int64_t pass, int64_t passes) const {
-        const Matrix& right = operands_.right;
-        if (right.transposed) return;  // whole lines of it are read one after the other
-        const int64_t bytes = right.dtype == ASCEND_FLOAT ? 4 : 2;
-        const int64_t depth = ChunkDepth(plan_.shape, chunk);
-        const char* from = static_cast<const char*>(right.data) +
-                           (chunk * kDepth * right.pitch + column) * bytes;
-        for (int64_t k = depth * pass / passes; k < depth * (pass + 1) / passes; ++k) {
-            const char* row = from + k * right.pitch * bytes;
-            for (int64_t at = 0; at < kPanel * bytes; at += kLineBytes) __builtin_prefetch(row + at);
+    // Own panels are packed right before they are used, and are in a cache.
+    bool HasNextGroup(const Block& block) const {
+        return plan_.packing == Packing::kShared && plan_.shape.k != 0 &&
+               block.column + block.columns < plan_.shape.n;
+    }
+
+    // A share of the panels that follow the block's: as many lines for each of its tiles.
+    FetchRange NextGroup(const Block& block, int64_t chunk, int64_t row, int64_t panel) const {
+        const int64_t panels = CeilDivide(block.columns, kPanel);
+        const int64_t lines = panels * ChunkDepth(plan_, chunk) * kPanel / kLineFloats;
+        const int64_t done = (row - block.row) * panels + panel * kRowsMax;
+        const int64_t from = lines * done / (block.rows * panels);
+        const int64_t share = CeilDivide(lines * kRowsMax, block.rows * panels);
+        const float* next = packed_.Panel(chunk, block.column / kPanel) + lines * kLineFloats;
+        return {next + from * kLineFloats, share};
+    }
+
+    // Multiplies, and finishes the tile while it is in the first-level cache.
+    void RunTile(const Block& block, const Pass& pass, int64_t column, TileFunction multiply,
+                 TileCall* call) const {
+        const int64_t width = std::min<int64_t>(kPanel, block.columns - column);
+        alignas(64) float tile[kTileFloats];
+        const Sums sums = SumsOf(block, pass.part.row, column);
+        const bool apart = sums.data == nullptr || (IsFloat() && width < kPanel);
+        const Sums to = apart ? Sums{tile, kPanel} : sums;
+        if (apart && !pass.first) CopyTile(tile, kPanel, sums, pass.part.rows, width);
+        call->start = pass.first ? t_bias.Floats(0) + column : to.data;
+        call->start_pitch = pass.first ? 0 : to.pitch;
+        call->c = to.data;
+        call->c_pitch = to.pitch;
+        multiply(*call);
+        if (pass.last && plan_.activation == Activation::kSigmoid) {
+            for (int64_t i = 0; i < pass.part.rows; ++i) Activate(to.data + i * to.pitch, width);
         }
+        if (IsFloat()) {
+            if (apart) CopyTile(sums.data, sums.pitch, to, pass.part.rows, width);
+        } else if (pass.last) {
+            NarrowTile(to, pass.part, block.column + column, width);
+        }
+    }
+
+    static void Activate(float* row, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) row[i] = Sigmoid(row[i]);
+    }
+
+    static void CopyTile(float* to, int64_t pitch, const Sums& from, int64_t rows, int64_t width) {
+        for (int64_t i = 0; i < rows; ++i) Widen(to + i * pitch, from.data + i * from.pitch, width);
+    }
+
+    void NarrowTile(const Sums& from, const LeftPart& part, int64_t column, int64_t width) const {
+        WithType(operands_.dtype, operands_.y, [&](const auto* y) {
+            using Element = std::remove_const_t<std::remove_pointer_t<decltype(y)>>;
+            for (int64_t i = 0; i < part.rows; ++i) {
+                Narrow(const_cast<Element*>(y) + (part.row + i) * plan_.shape.n + column,
+                       from.data + i * from.pitch, width);
+            }
+        });
+    }
+
+    // In the result when it is float; nowhere when no sum has to wait.
+    Sums SumsOf(const Block& block, int64_t row, int64_t column) const {
+        if (IsFloat()) {
+            const int64_t n = plan_.shape.n;
+            return {static_cast<float*>(operands_.y) + row * n + block.column + column, n};
+        }
+        if (!KeepsSums()) return {nullptr, 0};
+        const int64_t pitch = RoundUp(block.columns, kPanel);
+        return {t_sums.Floats(0) + (row - block.row) * pitch + column, pitch};
+    }
+
+    // Packs the block's panels, where each task has its own.
+    void PrepareRight(const Block& block, int64_t chunk) const {
+        if (plan_.packing != Packing::kOwn) return;
+        const int64_t depth = ChunkDepth(plan_, chunk), panels = CeilDivide(block.columns, kPanel);
+        PackPanels(t_right.Floats(depth * panels * kPanel), operands_.right, plan_.shape.n,
+                   {chunk * plan_.depth, depth, block.column / kPanel, panels});
     }
 
     // A panel of the right matrix: packed, or where it lies; the last one may be narrow, and is
     // then copied, as the micro-kernel reads whole panels.
-    const float* RightPanel(const Block& block, int64_t chunk, int64_t column, int64_t depth,
-                            int64_t width, int64_t* pitch) const {
-        const int64_t number = (block.column + column) / kPanel;
-        if (plan_.packing == Packing::kShared) return packed_.Panel(chunk, number);
-        if (plan_.packing == Packing::kOwn) {
-            float* own = t_panel.Floats(kDepth * kPanel);
-            PackPanel(own, operands_.right, plan_.shape, chunk, number);
+    const float* RightPanel(const Block& block, int64_t chunk, int64_t panel,
+                            int64_t* pitch) const {
+        const int64_t depth = ChunkDepth(plan_, chunk);
+        *pitch = kPanel;
+        if (depth == 0) return nullptr;
+        if (plan_.packing == Packing::kShared) {
+            return packed_.Panel(chunk, block.column / kPanel + panel);
+        }
+        if (plan_.packing == Packing::kOwn) return t_right.Floats(0) + panel * depth * kPanel;
+        const Matrix& right = operands_.right;
+        const int64_t column = block.column + panel * kPanel;
+        if (plan_.shape.n - column < kPanel) {
+            float* own = t_right.Floats(depth * kPanel);
+            PackPanels(own, right, plan_.shape.n, {chunk * plan_.depth, depth, column / kPanel, 1});
             return own;
         }
-        const Matrix& right = operands_.right;
-        const float* from = static_cast<const float*>(right.data) +
-                            chunk * kDepth * right.pitch + block.column + column;
-        if (width == kPanel) {
-            *pitch = right.pitch;
-            return from;
-        }
-        float* panel = t_panel.Floats(kDepth * kPanel);
-        std::fill_n(panel, depth * kPanel, 0.0f);
-        for (int64_t k = 0; k < depth; ++k) Widen(panel + k * kPanel, from + k * right.pitch, width);
-        return panel;
-    }
-
-    void Finish(const Block& block) const {
-        float* bias = t_bias.Floats(block.columns);
-        WithType(operands_.dtype, operands_.bias, [&](const auto* from) {
-            Widen(bias, from + block.column, block.columns);
-        });
-        WithType(operands_.dtype, operands_.y, [&](const auto* y) {
-            using Element = std::remove_const_t<std::remove_pointer_t<decltype(y)>>;
-            for (int64_t i = 0; i < block.rows; ++i) {
-                float* row = block.sums + i * block.pitch;
-                Activate(row, bias, block.columns, plan_.activation);
-                if constexpr (!std::is_same_v<Element, float>) {
-                    auto* to = const_cast<Element*>(y) + (block.row + i) * plan_.shape.n + block.column;
-                    Narrow(to, row, block.columns);
-                }
-            }
-        });
+        *pitch = right.pitch;
+        return static_cast<const float*>(right.data) + chunk * plan_.depth * right.pitch + column;
     }
 
     const GemmPlan& plan_;
@@ -238,64 +241,11 @@ class Task {
     const PackedRight packed_;
 };
 
-// A number that no word of used memory has by chance: the processes' start, mixed (splitmix64,
-// G. Steele et al., OOPSLA 2014).
-uint64_t NextCall() {
-    static std::atomic<uint64_t> state{static_cast<uint64_t>(
-        std::chrono::steady_clock::now().time_since_epoch().count())};
-    uint64_t mixed = state.fetch_add(0x9e3779b97f4a7c15u) + 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return (mixed ^ mixed >> 31) >> 2;
-}
-
 }  // namespace
-
-GemmPlan PlanGemm(const GemmShape& shape, Activation activation, const Matrix& right,
-                  int32_t threads, uint64_t kept_call) {
-    GemmPlan plan{};
-    plan.shape = shape;
-    plan.activation = activation;
-    const bool readable = right.dtype == ASCEND_FLOAT && !right.transposed;
-    plan.keeps = kept_call != 0 ? 1 : 0;
-    plan.call = plan.keeps != 0 ? kept_call : NextCall();
-    const bool packs = plan.keeps != 0 || !readable || shape.m >= kRowsWorthPacking;
-    plan.packing = packs ? Packing::kShared : Packing::kNever;
-    if (shape.m == 0 || shape.n == 0) return plan;
-    // A whole number of tasks for each thread, so that none waits for the last one.
-    int64_t row_tasks = CeilDivide(shape.m, kTaskRows);
-    if (packs && plan.keeps == 0 && shape.m <= kRowsOfOneTask &&
-        shape.n >= kColumnsOfOneTask * threads) {
-        plan.packing = Packing::kOwn;
-        row_tasks = 1;
-    }
-    if (row_tasks > 1) row_tasks = RoundUp(row_tasks, threads);
-    plan.task_rows = CeilDivide(shape.m, row_tasks);
-    plan.row_tasks = static_cast<int32_t>(CeilDivide(shape.m, plan.task_rows));
-    const int64_t wanted = CeilDivide(threads, plan.row_tasks);
-    plan.task_columns = RoundUp(CeilDivide(shape.n, wanted), kPanel);
-    plan.column_tasks = static_cast<int32_t>(CeilDivide(shape.n, plan.task_columns));
-    return plan;
-}
-
-uint64_t GemmWorkspaceBytes(const GemmPlan& plan) {
-    if (plan.packing != Packing::kShared) return 0;
-    return ClaimBytes(plan.shape) + kLineBytes +
-           static_cast<uint64_t>(plan.shape.k * Panels(plan.shape) * kPanel) * sizeof(float);
-}
 
 void RunGemm(const GemmPlan& plan, const GemmOperands& operands, int32_t begin, int32_t end) {
     const Task task(plan, operands);
     for (int32_t i = begin; i < end; ++i) task.Run(i);
-}
-
-int32_t CpuCount() {
-    static const int32_t count = [] {
-        cpu_set_t set;
-        if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-        return std::max(1, CPU_COUNT(&set));
-    }();
-    return count;
 }
 
 }  // namespace ascend_ops::cpu

@@ -1,33 +1,10 @@
 // matmul_bias_act on CPUs: the same operator as the Ascend C kernel's, by a tuned product.
 #include "../runtime/matmul_bias_act_problem.h"
 #include "gemm_operator.h"
-#include "matrix_rows.h"
+#include "left_matrix.h"
 
 namespace ascend_ops {
 namespace {
-
-// Where a task's rows come from.
-class MatrixLeft : public cpu::LeftRows {
-   public:
-    explicit MatrixLeft(const cpu::Matrix& matrix) : matrix_(matrix) {}
-
-    void ReadBlock(float* to, int64_t pitch, int64_t row, int64_t rows, int64_t first,
-                   int64_t count) const override {
-        cpu::WithType(matrix_.dtype, matrix_.data, [&](const auto* data) {
-            if (matrix_.transposed) {
-                cpu::WidenTransposed(to, pitch, data + first * matrix_.pitch + row, matrix_.pitch,
-                                     rows, count);
-                return;
-            }
-            for (int64_t i = 0; i < rows; ++i) {
-                cpu::Widen(to + i * pitch, data + (row + i) * matrix_.pitch + first, count);
-            }
-        });
-    }
-
-   private:
-    const cpu::Matrix matrix_;
-};
 
 cpu::Matrix RightOf(const MatmulProblem& problem, int32_t dtype, const void* data) {
     return {data, dtype, problem.transpose_b, problem.transpose_b ? problem.k : problem.n};
@@ -40,18 +17,18 @@ int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     const int code = cpu::CheckProblem(*problem, wrong, "matmul_bias_act", error);
     if (code != ASCEND_OK) return code;
     return cpu::WritePlan(
-        cpu::PlanGemm({matmul.m, matmul.n, matmul.k},
-                      static_cast<cpu::Activation>(matmul.activation),
-                      RightOf(matmul, problem->dtype, nullptr), cpu::CpuCount(),
-                      static_cast<uint64_t>(problem->sizes[6])),
+        cpu::PlanGemm({{matmul.m, matmul.n, matmul.k},
+                       static_cast<cpu::Activation>(matmul.activation),
+                       RightOf(matmul, problem->dtype, nullptr), cpu::CpuCount(),
+                       static_cast<uint64_t>(problem->sizes[6])}),
         plan);
 }
 
 int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
         int32_t begin, int32_t end, AscendError*) {
     const MatmulProblem matmul = ReadMatmulProblem(*problem);
-    const MatrixLeft left({tensors[0].data, problem->dtype, matmul.transpose_a,
-                           matmul.transpose_a ? matmul.m : matmul.k});
+    const cpu::LeftMatrix left({tensors[0].data, problem->dtype, matmul.transpose_a,
+                                matmul.transpose_a ? matmul.m : matmul.k});
     return cpu::RunPlan(*plan, tensors, left, RightOf(matmul, problem->dtype, tensors[1].data),
                         begin, end);
 }

@@ -5,50 +5,62 @@
 #include <atomic>
 #include <thread>
 
+#include "gemm.h"
 #include "matrix_rows.h"
-#include "micro_kernel.h"
 
 namespace ascend_ops::cpu {
 
-// Panels that are packed together: one claim for 64 KiB and more.
-inline constexpr int64_t kPanelsAClaim = 4;
-inline constexpr int64_t kLineBytes = 64;  // a cache line
-inline constexpr int64_t kLineFloats = kLineBytes / 4;
-
+// Panels that are packed together are about so deep in all: a claim is for 128 KiB on AVX-512.
+inline constexpr int64_t kClaimDepth = 1024;
 inline int64_t CeilDivide(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 inline int64_t RoundUp(int64_t value, int64_t unit) { return CeilDivide(value, unit) * unit; }
 
-inline int64_t DepthChunks(const GemmShape& shape) { return CeilDivide(shape.k, kDepth); }
+inline int64_t DepthChunks(const GemmPlan& plan) { return CeilDivide(plan.shape.k, plan.depth); }
 inline int64_t Panels(const GemmShape& shape) { return CeilDivide(shape.n, kPanel); }
-inline int64_t Claims(const GemmShape& shape) {
-    return DepthChunks(shape) * CeilDivide(Panels(shape), kPanelsAClaim);
+inline int64_t PanelsAClaim(const GemmPlan& plan) {
+    return std::max<int64_t>(1, kClaimDepth / plan.depth);
 }
-inline uint64_t ClaimBytes(const GemmShape& shape) {
-    return static_cast<uint64_t>(RoundUp((Claims(shape) + 1) * 8, kLineBytes));
+inline int64_t Claims(const GemmPlan& plan) {
+    return DepthChunks(plan) * CeilDivide(Panels(plan.shape), PanelsAClaim(plan));
+}
+inline uint64_t ClaimBytes(const GemmPlan& plan) {
+    return static_cast<uint64_t>(RoundUp((Claims(plan) + 1) * 8, kLineBytes));
 }
 
-inline int64_t ChunkDepth(const GemmShape& shape, int64_t chunk) {
-    return std::min<int64_t>(kDepth, shape.k - chunk * kDepth);
+inline int64_t ChunkDepth(const GemmPlan& plan, int64_t chunk) {
+    return std::min<int64_t>(plan.depth, plan.shape.k - chunk * plan.depth);
 }
 
-// A panel of the right matrix, row after row of kPanel floats; what the matrix lacks to a whole one is
-// zero.
-inline void PackPanel(float* to, const Matrix& right, const GemmShape& shape, int64_t chunk,
-                      int64_t panel) {
-    const int64_t depth = ChunkDepth(shape, chunk), row = chunk * kDepth, column = panel * kPanel;
-    const int64_t width = std::min<int64_t>(kPanel, shape.n - column);
-    if (width < kPanel) std::fill(to, to + depth * kPanel, 0.0f);
+// Rows [row, row + depth) of the right matrix and its panels [panel, panel + panels), panel after
+// panel, row after row of kPanel floats; what the matrix lacks to whole panels is zero.
+struct RightPart {
+    int64_t row;
+    int64_t depth;
+    int64_t panel;
+    int64_t panels;
+};
+
+inline void PackPanels(float* to, const Matrix& right, int64_t columns, const RightPart& part) {
+    const int64_t column = part.panel * kPanel, size = part.depth * kPanel;
+    const int64_t width = std::min(part.panels * kPanel, columns - column);
+    const int64_t whole = width / kPanel, rest = width % kPanel;
+    if (rest != 0) std::fill_n(to + whole * size, size, 0.0f);
     WithType(right.dtype, right.data, [&](const auto* data) {
         if (right.transposed) {
-            WidenTransposed(to, kPanel, data + column * right.pitch + row, right.pitch, depth,
-                            width);
+            for (int64_t at = 0; at < width; at += kPanel) {
+                WidenTransposed(to + at * part.depth, kPanel,
+                                data + (column + at) * right.pitch + part.row, right.pitch,
+                                part.depth, std::min<int64_t>(kPanel, width - at));
+            }
             return;
         }
-        const auto* from = data + row * right.pitch + column;
-        for (int64_t k = 0; k < depth; ++k) {
+        // Along the rows, as memory is read fastest in the order in which it lies.
+        for (int64_t k = 0; k < part.depth; ++k) {
+            const auto* from = data + (part.row + k) * right.pitch + column;
+            float* row = to + k * kPanel;
             // A count that the compiler knows becomes a few moves.
-            if (width == kPanel) Widen(to + k * kPanel, from + k * right.pitch, kPanel);
-            else Widen(to + k * kPanel, from + k * right.pitch, width);
+            for (int64_t i = 0; i < whole; ++i) Widen(row + i * size, from + i * kPanel, kPanel);
+            if (rest != 0) Widen(row + whole * size, from + whole * kPanel, rest);
         }
     });
 }
@@ -63,21 +75,22 @@ inline uint64_t WordOf(uint64_t call, uint64_t state) { return call << 2 | state
 class PackedRight {
    public:
     PackedRight(const GemmPlan& plan, const Matrix& right, void* workspace)
-        : shape_(plan.shape), right_(right), call_(plan.call),
+        : plan_(plan), right_(right), call_(plan.call),
           done_(static_cast<std::atomic<uint64_t>*>(workspace)),
           claims_(workspace == nullptr ? nullptr : done_ + 1),
-          panels_(AlignedAfter(claims_, ClaimBytes(shape_))),
-          claims_a_chunk_(CeilDivide(Panels(shape_), kPanelsAClaim)) {}
+          panels_(AlignedAfter(claims_, ClaimBytes(plan_))),
+          panels_a_claim_(PanelsAClaim(plan)),
+          claims_a_chunk_(CeilDivide(Panels(plan.shape), panels_a_claim_)) {}
 
     // Packs what nobody has begun to, from `start` on; several threads share the work.
     void PackUnclaimed(int64_t start) const {
-        const int64_t count = Claims(shape_);
+        const int64_t count = Claims(plan_);
         for (int64_t i = 0; i < count; ++i) TryPack((start + i) % count);
     }
 
     // The panel, which another thread may still be packing.
     const float* Panel(int64_t chunk, int64_t panel) const {
-        const int64_t claim = chunk * claims_a_chunk_ + panel / kPanelsAClaim;
+        const int64_t claim = chunk * claims_a_chunk_ + panel / panels_a_claim_;
         const uint64_t packed = WordOf(call_, kPacked);
         for (int spins = 0; claims_[claim].load(std::memory_order_acquire) != packed; ++spins) {
             if (spins > kSpinsMax) std::this_thread::yield();
@@ -94,7 +107,7 @@ class PackedRight {
             after = call_ << kCountBits | ((first ? 0 : before & kCountMask) + 1);
         } while (!done_->compare_exchange_weak(before, after));
         if ((after & kCountMask) != tasks) return;
-        for (int64_t i = 0; i < Claims(shape_); ++i) claims_[i].store(0, std::memory_order_relaxed);
+        for (int64_t i = 0; i < Claims(plan_); ++i) claims_[i].store(0, std::memory_order_relaxed);
         done_->store(0);
     }
 
@@ -109,8 +122,8 @@ class PackedRight {
         return reinterpret_cast<float*>((address + kLineBytes - 1) / kLineBytes * kLineBytes);
     }
     float* PanelAt(int64_t chunk, int64_t panel) const {
-        return panels_ +
-               (chunk * kDepth * Panels(shape_) + panel * ChunkDepth(shape_, chunk)) * kPanel;
+        return panels_ + (chunk * plan_.depth * Panels(plan_.shape) +
+                          panel * ChunkDepth(plan_, chunk)) * kPanel;
     }
 
     void TryPack(int64_t claim) const {
@@ -118,20 +131,20 @@ class PackedRight {
         if (word == WordOf(call_, kTaken) || word == WordOf(call_, kPacked)) return;
         if (!claims_[claim].compare_exchange_strong(word, WordOf(call_, kTaken))) return;
         const int64_t chunk = claim / claims_a_chunk_;
-        const int64_t first = claim % claims_a_chunk_ * kPanelsAClaim;
-        const int64_t end = std::min(first + kPanelsAClaim, Panels(shape_));
-        for (int64_t panel = first; panel < end; ++panel) {
-            PackPanel(PanelAt(chunk, panel), right_, shape_, chunk, panel);
-        }
+        const int64_t first = claim % claims_a_chunk_ * panels_a_claim_;
+        const int64_t panels = std::min(panels_a_claim_, Panels(plan_.shape) - first);
+        PackPanels(PanelAt(chunk, first), right_, plan_.shape.n,
+                   {chunk * plan_.depth, ChunkDepth(plan_, chunk), first, panels});
         claims_[claim].store(WordOf(call_, kPacked), std::memory_order_release);
     }
 
-    const GemmShape shape_;
+    const GemmPlan& plan_;
     const Matrix right_;
     const uint64_t call_;
     std::atomic<uint64_t>* const done_;  // tasks of this call that are over
     std::atomic<uint64_t>* const claims_;
     float* const panels_;
+    const int64_t panels_a_claim_;
     const int64_t claims_a_chunk_;
 };
 

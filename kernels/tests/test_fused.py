@@ -83,11 +83,19 @@ def test_the_emulated_kernel_of_a_fast_build_is_within_the_same_bound(dtype: Any
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_few_rows_of_many_columns_are_within_the_same_bound(dtype: Any) -> None:
-    # At 256 columns a CPU and more, tasks share columns out, and each packs panels of its own.
-    n = 256 * len(os.sched_getaffinity(0)) + 37
+def test_columns_that_tasks_share_out_are_within_the_same_bound(dtype: Any) -> None:
+    # At 128 columns a CPU and more, each task packs panels of its own.
+    n = 128 * len(os.sched_getaffinity(0)) + 37
     for flags in FLAGS:
         check_matmul(150, n, 300, dtype, flags)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_that_wait_for_more_depth_are_within_the_same_bound(dtype: Any) -> None:
+    # Above 512 the depth is summed in parts; sums for half and bfloat16 wait for 1024 rows at once.
+    for flags in FLAGS:
+        check_matmul(1100, 40, 1100, dtype, flags)
+    check_matmul(60, 300, 1024, dtype, FLAGS[0])  # rows that are copied, as they crowd a cache
 
 
 @settings(max_examples=40, deadline=None)
@@ -140,9 +148,20 @@ def test_the_same_product_has_the_same_bits_each_time() -> None:
     assert all(np.array_equal(ascend_ops.matmul_bias_act(a, b, bias), first) for _ in range(20))
 
 
+def check_conv(x: Any, weights: Any, bias: Any, how: dict[str, Any], **more: Any) -> None:
+    """One convolution against float64, each element within its own bound."""
+    got = ascend_ops.conv2d_bias_relu(x, weights, bias, **how, **more)
+    wide = [array.astype(np.float64) for array in (x, weights, bias)]
+    exact = CONV.reference(*wide, **how)
+    sizes = CONV.reference(*[np.abs(array) for array in wide], **{**how, "activation": "none"})
+    terms = int(np.prod(weights.shape[:3])) + 1
+    assert got.shape == exact.shape
+    assert np.all(np.abs(got.astype(np.float64) - exact) <= bound(exact, sizes, terms, x.dtype))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
-    image=st.tuples(*[st.integers(1, high) for high in (3, 12, 12, 40)]),
+    image=st.tuples(*[st.integers(1, high) for high in (3, 12, 20, 40)]),
     kernel=st.tuples(*[st.integers(1, high) for high in (4, 4, 40)]),
     steps=st.tuples(*[st.integers(1, 3) for _ in range(4)]),
     padding=st.sampled_from(["SAME", "VALID"]),
@@ -169,15 +188,30 @@ def test_any_convolution_is_within_the_bound_of_float_sums(
         with pytest.raises(ValueError, match="nothing is left with VALID padding"):
             ascend_ops.conv2d_bias_relu(x, weights, bias, **how)
         return
-    got = ascend_ops.conv2d_bias_relu(
-        x, weights, bias, activation=activation, variant=variant, **how
-    )
-    wide = [array.astype(np.float64) for array in (x, weights, bias)]
-    exact = CONV.reference(*wide, activation=activation, **how)
-    sizes = CONV.reference(*[np.abs(array) for array in wide], activation="none", **how)
-    terms = int(np.prod(weights.shape[:3])) + 1
-    assert got.shape == exact.shape
-    assert np.all(np.abs(got.astype(np.float64) - exact) <= bound(exact, sizes, terms, dtype))
+    check_conv(x, weights, bias, {**how, "activation": activation}, variant=variant)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("image", "kernel", "steps"),
+    [
+        ((5, 9, 14, 300), (3, 3, 40), (1, 1)),  # more depth than is summed at once
+        ((2, 6, 15, 1024), (2, 1, 33), (1, 1)),  # pixels that would crowd a cache
+        ((2, 64, 70, 30), (3, 3, 16), (1, 1)),  # several tasks, of several images' lines
+        ((2, 30, 31, 9), (3, 3, 70), (2, 2)),
+        ((2, 16, 17, 40), (1, 1, 70), (1, 1)),  # a matrix
+        ((3, 16, 17, 40), (1, 1, 70), (2, 2)),  # pixels that no window shares
+    ],
+    ids=str,
+)
+def test_each_way_of_reading_an_image_is_within_the_bound(
+    dtype: Any, image: Any, kernel: Any, steps: Any
+) -> None:
+    generator = np.random.default_rng(2)
+    x, bias = draw(image, dtype, generator), draw(kernel[2:], dtype, generator)
+    weights = draw((*kernel[:2], image[3], kernel[2]), dtype, generator)
+    for activation in ("relu", "sigmoid"):
+        check_conv(x, weights, bias, {"strides": steps, "activation": activation})
 
 
 def test_wrong_arguments_are_refused_with_what_is_wrong() -> None:
