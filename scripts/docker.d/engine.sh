@@ -129,6 +129,7 @@ write_environment() {
     printf 'export OPSCTL_TEST_REGISTRY=%q\n' "$(registry_address)"
     printf 'export OPSCTL_TEST_BASE=%q\n' "$(<"$state_dir/base-bookworm")"
     ! buildkit_answers || printf 'export OPSCTL_TEST_BUILDKIT=%q\n' "$buildkit_address"
+    printf 'export OPSCTL_TEST_NEWER_ENGINE=%q\n' "$(tools_dir)/engine/dockerd"
     printf 'export PATH=%q:"$PATH"\n' "$(tools_dir)/bin"
   } >"$state_dir/env.new"
   mv "$state_dir/env.new" "$state_dir/env"

@@ -1,8 +1,9 @@
-# Sourced by scripts/docker: what is installed. Debian 12 has the engine; its plugins and cosign come
-# from the release after it, unpacked beside the system; BuildKit is compiled from its Go module.
+# Sourced by scripts/docker: what is installed. Debian 12 has the engine; its plugins, cosign and a
+# newer engine for tests come from the release after it, unpacked beside the system; BuildKit is
+# compiled from its Go module.
 
 # A number to raise when the recipe changes; the cache of the old one is then left alone.
-readonly tools_recipe=1
+readonly tools_recipe=2
 readonly buildkit_version=v0.25.2
 
 tools_dir() { printf '%s' "$cache_dir/docker/tools-$tools_recipe-$(dpkg --print-architecture)"; }
@@ -47,7 +48,7 @@ debian_mirror() {
 require_tools() {
   local tools
   tools=$(tools_dir)
-  [ -x "$tools/bin/cosign" ] || step 'buildx, compose and cosign' unpack_tools "$tools"
+  [ -x "$tools/bin/cosign" ] || step 'buildx, compose, cosign, a newer engine' unpack_tools "$tools"
   # Where each docker CLI looks for plugins. What somebody installed there is left alone.
   mkdir -p /usr/libexec/docker/cli-plugins
   local plugin
@@ -65,16 +66,17 @@ unpack_tools() { # folder to make
     return 1
   }
   work=$(mktemp -d "$cache_dir/docker/tools-XXXXXX")
-  mkdir -p "$work"/{lists/partial,archives/partial,root,made/bin,made/plugins}
+  mkdir -p "$work"/{lists/partial,archives/partial,root,made/bin,made/plugins,made/engine}
   printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s trixie main\n' "$mirror" >"$work/sources.list"
   local options=(-o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/nonexistent
     -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work" -o APT::Sandbox::User=root)
   apt "${options[@]}" update
-  (cd "$work" && apt "${options[@]}" download docker-buildx docker-compose cosign)
+  (cd "$work" && apt "${options[@]}" download docker-buildx docker-compose cosign docker.io)
   local package
   for package in "$work"/*.deb; do dpkg-deb -x "$package" "$work/root"; done
   cp "$work/root/usr/libexec/docker/cli-plugins/"docker-* "$work/made/plugins/"
   cp "$work/root/usr/bin/cosign" "$work/made/bin/"
+  cp "$work/root/usr/sbin/"docker* "$work/made/engine/"
   chmod 0755 "$work/made"
   rm -rf "$1"
   mv -T "$work/made" "$1"

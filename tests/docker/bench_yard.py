@@ -129,6 +129,14 @@ def tools_path() -> str:
     return os.path.expandvars(_environment().get("PATH", "$PATH"))
 
 
+def newer_engine() -> str:
+    """The program of an engine that is years younger than this machine's; skips without one."""
+    found = _environment().get("OPSCTL_TEST_NEWER_ENGINE", "")
+    if not Path(found).is_file():
+        pytest.skip("there is no newer engine (scripts/docker up)")
+    return found
+
+
 @functools.cache
 def _environment() -> Mapping[str, str]:
     """What `scripts/docker env` says."""

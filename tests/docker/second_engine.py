@@ -44,10 +44,13 @@ class SecondEngine:
     """dockerd with its own folder, socket and network. Its front doors are reached from inside it
     (`enter`), or through the Docker API, as those of an engine on another machine."""
 
-    def __init__(self, *, live_restore: bool, disk_mb: int = 0) -> None:
+    def __init__(
+        self, *, live_restore: bool, disk_mb: int = 0, program: str = "/usr/sbin/dockerd"
+    ) -> None:
         """`disk_mb`: of a disk of its own for all that the engine keeps; 0: this machine's."""
-        if os.geteuid() != 0 or shutil.which("dockerd", path="/usr/sbin:/usr/bin") is None:
-            pytest.skip("a second engine needs root and dockerd")
+        if os.geteuid() != 0 or shutil.which(program) is None:
+            pytest.skip(f"a second engine needs root and {program}")
+        self.program = program
         # Not in pytest's folder: a mount that a killed test leaves would hold up all later tests.
         self.folder = Path(tempfile.mkdtemp(prefix="opsctl-engine-"))
         # An engine that starts takes another one's bridge away, so each has its own network.
@@ -81,12 +84,15 @@ class SecondEngine:
     def start(self) -> None:
         """Start it and wait until it answers."""
         argv = [
-            *self.enter, "/usr/sbin/dockerd", "--data-root", f"{self.folder}/data", "--exec-root",
+            *self.enter, self.program, "--data-root", f"{self.folder}/data", "--exec-root",
             f"{self.folder}/exec", "-H", self.address, "--pidfile", f"{self.folder}/pid",
             "--add-runtime", "ascend=runc", f"--live-restore={str(self.live_restore).lower()}",
         ]  # fmt: skip
         log = self.folder / "dockerd.log"
-        self.process = shell.spawn(argv, cwd=self.folder, env=dict(os.environ), log=log)
+        # Its own helpers (docker-proxy, docker-init) lie beside it.
+        path = f"{Path(self.program).parent}:{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path}
+        self.process = shell.spawn(argv, cwd=self.folder, env=env, log=log)
         deadline = time.monotonic() + START_MAX_S
         while True:
             engine = self.engine()

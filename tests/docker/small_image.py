@@ -17,17 +17,23 @@ def loaded(host: Host, architecture: str, note: str) -> str:
     return name
 
 
-def _archive(name: str, architecture: str, note: str) -> bytes:
-    """As `docker save` writes it."""
+def parts(architecture: str, note: str) -> tuple[bytes, bytes]:
+    """Configuration and only layer (uncompressed) of such an image."""
     layer = _tar({"note": note.encode()})
     config = {
         "architecture": architecture, "os": "linux", "config": {},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }  # fmt: skip
+    return json.dumps(config).encode(), layer
+
+
+def _archive(name: str, architecture: str, note: str) -> bytes:
+    """As `docker save` writes it."""
+    config, layer = parts(architecture, note)
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     return _tar(
         {
-            "config.json": json.dumps(config).encode(),
+            "config.json": config,
             "layer.tar": layer,
             "manifest.json": json.dumps(manifest).encode(),
         }

@@ -144,6 +144,15 @@ def test_a_broken_registry_fails_the_build(host: Host, target: DockerTarget, fau
             build(target, with_app(target.project, image=image), "r42")
 
 
+def test_a_registry_that_is_slow_is_waited_for(host: Host) -> None:
+    with BrokenRegistry("slow") as address:
+        image = f"{address}/slow@{BrokenRegistry.digest}"
+        found = image_source.fetch(host.engine, image, lambda text: None, lambda: None)
+        assert (found.reference, found.digest) == (image, BrokenRegistry.digest)
+        assert host.engine.api.inspect_image(found.id)["Architecture"] == "amd64"
+        host.remove_images(f"{address}/slow")
+
+
 class Enough(Exception):
     """Somebody wants the pull to end."""
 
