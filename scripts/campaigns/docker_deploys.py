@@ -13,8 +13,9 @@ from tests.docker.light_project import DockerOpsctl, light_on
 
 RUNS = 100
 
-PATIENT = {"health": {"tries": 300}}
-"""A container takes a second to start where a process takes a tenth."""
+PATIENT = {"health": {"tries": 1200}}
+"""A container takes a second to start where a process takes a tenth, and half a minute on a machine
+that is very busy."""
 
 
 def run_all(

@@ -35,6 +35,7 @@ def campaign(
         timeout_s=CAMPAIGN_MAX_S,
         cwd=ROOT,
     )
+    assert out.exists(), f"no run was made: {done.stderr}\n{done.stdout}"
     records = [json.loads(line) for line in out.read_text().splitlines() if line]
     bad = [record for record in records if not record["ok"]]
     assert bad == [] and (timed or done.exit_code == 0), f"{done.stderr}\n{done.stdout}"

@@ -17,6 +17,8 @@ from opsctl.errors import ConfigError, LockHeld, Superseded
 from opsctl.model import Share
 from opsctl.secrets import SecretStore
 from opsctl.storage import Holder as LockHolder
+from opsctl.targets.docker import agent_image
+from opsctl.targets.docker.bring_up import AgentSetup
 from opsctl.targets.docker.place import target_of
 from tests.apps.processes import wait_until
 from tests.contract.docker_stage import DockerStage
@@ -331,4 +333,50 @@ def test_what_an_agent_that_dies_in_the_middle_of_down_has_left_goes_too(
     target.down(holder.epoch + 1)
     monkeypatch.undo()
     assert orders[0] == {"call": "down", "epoch": holder.epoch + 1}
+    assert stage.left_over() == []
+
+
+def test_an_older_agent_works_until_the_image_of_the_new_one_is_made(
+    stage: DockerStage, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.release("r1")
+    before = holder.converge(Share("r1", 1, 100))
+    api, agent = stage.target.engine.api, stage.target.names.agent
+    older = api.inspect_container(agent)["Id"]
+    require_image = agent_image.require_image
+    works: list[bool] = []
+
+    def watched(*arguments: Any) -> str:
+        works.append(any(one["Id"] == older for one in api.containers()))
+        return require_image(*arguments)
+
+    monkeypatch.setattr(agent_image, "require_image", watched)
+    monkeypatch.setattr(AgentSetup, "_is_outdated", lambda self, info: True)
+    stage.target.setup.ensure_running(newest=True)
+    monkeypatch.undo()
+    assert works[0] is True
+    assert api.inspect_container(agent)["Id"] != older
+    after = holder.wait(lambda seen: seen.converged)
+    assert [(r.name, r.pid) for r in after.replicas] == [(r.name, r.pid) for r in before.replicas]
+
+
+def test_down_forgets_all_although_its_agent_ends_meanwhile(
+    stage: DockerStage, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = stage.target
+    stage.release("r11")
+    holder.converge(Share("r11", 1, 100))
+    remove = target.storage.remove
+    removed: list[str] = []
+
+    def remove_and_kill(path: str) -> None:
+        remove(path)
+        removed.append(path)
+        if len(removed) == 1:
+            target.engine.api.kill(target.names.agent)
+
+    monkeypatch.setattr(target.storage, "remove", remove_and_kill)
+    target.down(holder.epoch + 1)
+    monkeypatch.undo()
+    assert removed == ["logs", "logs", "releases", "secrets", "tls"]
     assert stage.left_over() == []

@@ -60,6 +60,8 @@ class AgentSetup:
         """
         info = self._agent()
         if info is not None and newest and self._is_outdated(info):
+            # Made while the old one is still in charge: that takes a minute.
+            agent_image.require_image(self._engine, self._settings, self._tell)
             self._remove_agent()
             info = None
         if info is None:

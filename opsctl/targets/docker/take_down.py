@@ -10,6 +10,7 @@ from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 from opsctl.targets.docker import model_upload
 from opsctl.targets.docker.names import AGENT_PART, PART
+from opsctl.targets.supervisor.wire import NobodyListens
 
 if TYPE_CHECKING:
     from opsctl.targets.docker.target import DockerTarget
@@ -37,11 +38,7 @@ def run(target: DockerTarget, epoch: int) -> None:
     service = target.project.service
     limit_s = service.strategy.drain_timeout_s + service.app.stop_timeout_s + MARGIN_S
     _await_empty(target, order, limit_s)
-    # The agent that did it has ended; the engine starts another in its place, at its leisure.
-    target.setup.ensure_running(newest=False)
-    for folder in HELD:
-        target.storage.remove(folder)
-    _remove_models(target)
+    _forget(target, limit_s)
 
 
 def _await_empty(target: DockerTarget, order: Json, limit_s: float) -> None:
@@ -63,6 +60,26 @@ def _await_empty(target: DockerTarget, order: Json, limit_s: float) -> None:
             with contextlib.suppress(TargetUnreachable):
                 target.call(order)
         time.sleep(POLL_S)
+
+
+def _forget(target: DockerTarget, limit_s: float) -> None:
+    """Empty the state of all but its record.
+
+    The agent that did the rest may have ended, or end now; the engine starts another in its place,
+    at its leisure.
+    """
+    limit = time.monotonic() + limit_s
+    while True:
+        try:
+            target.setup.ensure_running(newest=False)
+            for folder in HELD:
+                target.storage.remove(folder)
+            _remove_models(target)
+            return
+        except NobodyListens:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(POLL_S)
 
 
 def _others(target: DockerTarget) -> list[str]:
