@@ -30,6 +30,36 @@ void Compute(T* y, const T* x, int64_t count) {
     }
 }
 
+#if defined(__AVX512F__)
+using Bits = uint32_t __attribute__((vector_size(64)));
+
+// Halves never leave the registers between their two conversions. Their sigmoid needs neither selects
+// nor a division, and is the same half as that of Sigmoid's float for each of the 65,536.
+__m512 SigmoidForHalf(__m512 x) {
+    constexpr __mmask16 kAll = 0xffff;
+    const __m512 end = _mm512_set1_ps(20.0f);  // beyond it the half is 0 or 1
+    // Of a NaN and another number min and max give their second operand: here the NaN.
+    const __m512 low = _mm512_maskz_min_ps(kAll, end, -x);
+    const __m512 t = _mm512_maskz_max_ps(kAll, -end, low);
+    const __m512 d = cpusim::ExpInRange<__m512, Bits>(t) + 1.0f;
+    const __m512 guess = _mm512_maskz_rcp14_ps(kAll, d);  // of 14 bits; one of Newton's steps: 28
+    return guess + guess * (1.0f - d * guess);
+}
+
+void Compute(cpu::Half* y, const cpu::Half* x, int64_t count) {
+    constexpr int64_t kLanes = 16;
+    constexpr __mmask16 kAll = 0xffff;
+    const int64_t whole = count / kLanes * kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+        const __m512 result = SigmoidForHalf(_mm512_maskz_cvtph_ps(kAll, bits));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i),
+                            _mm512_maskz_cvtps_ph(kAll, result, _MM_FROUND_TO_NEAREST_INT));
+    }
+    Compute<cpu::Half>(y + whole, x + whole, count - whole);
+}
+#endif
+
 // The elements of the cores [begin, end) lie side by side.
 int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
         int32_t begin, int32_t end, AscendError*) {

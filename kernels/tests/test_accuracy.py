@@ -70,6 +70,15 @@ def test_the_one_pass_of_a_fast_build_gives_the_emulated_kernels_numbers(
         assert np.array_equal(own, emulated, equal_nan=True), length
 
 
+def test_the_one_pass_gives_the_emulated_kernels_number_for_every_half(variant: str) -> None:
+    if variant == "checked":
+        pytest.skip("the checked build has the emulated kernel alone")
+    every = np.arange(65536, dtype=np.uint16).view(np.float16)
+    own = numpy_ops.elementwise("sigmoid", [every], variant)
+    emulated = numpy_ops.elementwise("sigmoid_cpusim", [every], variant)
+    assert np.array_equal(own, emulated, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [DTYPES[1], DTYPES[2]], ids=str)
 def test_sigmoid_of_every_16_bit_number_is_within_one_ulp(
     dtype: np.dtype[Any], variant: str

@@ -59,29 +59,41 @@ inline float MultiplyAdd(float a, float b, float c) {
     return a * b + c;
 #endif
 }
+// The same for a compiler's vector of floats, in a file whose products and sums may become one.
+template <typename Floats>
+inline Floats MultiplyAdd(Floats a, Floats b, Floats c) {
+    return a * b + c;
+}
 
-// e^x with an error below 1 ulp. Overflow gives infinity, a result below the smallest normal
-// number gives 0, NaN stays NaN.
+// e^x with an error below 1 ulp for x in [−87, 88], and NaN for a NaN whose last 9 bits are 0. Floats
+// is float, or a vector of floats, and Bits the unsigned integers of its size.
 //
 // x = n·ln 2 + r with |r| ≤ ln 2 / 2, and e^r = 1 + r + r²·p(r). p is the polynomial of degree 4
 // with the least maximal relative error of e^r (4e-9, a sixteenth of an ulp; found by linear
-// programming on 400 Chebyshev nodes). 2^n is added to the exponent bits, and the selects at the
-// end replace what that spoils outside the range.
+// programming on 400 Chebyshev nodes). 2^n is added to the exponent bits.
+template <typename Floats, typename Bits>
+inline Floats ExpInRange(Floats x) {
+    const auto all = [](float value) { return Floats{} + value; };
+    const Floats round_to_integer = all(0x1.8p23f);  // adding it leaves round(x) in the low bits
+    const Floats shifted = MultiplyAdd(x, all(0x1.715476p+0f), round_to_integer);
+    const Floats n = shifted - round_to_integer;
+    Floats r = MultiplyAdd(n, all(-0x1.62e4p-1f), x);  // 15 bits of ln 2: the product is exact
+    r = MultiplyAdd(n, all(-0x1.7f7d1cp-20f), r);
+    Floats p = MultiplyAdd(all(0x1.6a23bcp-10f), r, all(0x1.123a1ep-7f));
+    p = MultiplyAdd(p, r, all(0x1.5558f4p-5f));
+    p = MultiplyAdd(p, r, all(0x1.555492p-3f));
+    p = MultiplyAdd(p, r, all(0x1.fffffcp-2f));
+    const Floats value = all(1.0f) + MultiplyAdd(p, r * r, r);
+    return __builtin_bit_cast(
+        Floats, __builtin_bit_cast(Bits, value) + (__builtin_bit_cast(Bits, shifted) << 23));
+}
+
+// The same for any x: overflow gives infinity, and a result below the smallest normal number gives
+// 0. The selects replace what the exponent bits spoil outside the range.
 inline float Exp(float x) {
-    const float kRoundToInteger = 0x1.8p23f;  // adding it leaves round(x) in the low bits
     const float kOverflow = 0x1.62e42ep+6f;   // the largest x with a finite e^x
     const float kUnderflow = -0x1.5d589ep+6f; // the smallest x with a normal e^x
-    const float shifted = MultiplyAdd(x, 0x1.715476p+0f, kRoundToInteger);
-    const float n = shifted - kRoundToInteger;
-    float r = MultiplyAdd(n, -0x1.62e4p-1f, x);  // 15 bits of ln 2: the product is exact
-    r = MultiplyAdd(n, -0x1.7f7d1cp-20f, r);
-    float p = MultiplyAdd(0x1.6a23bcp-10f, r, 0x1.123a1ep-7f);
-    p = MultiplyAdd(p, r, 0x1.5558f4p-5f);
-    p = MultiplyAdd(p, r, 0x1.555492p-3f);
-    p = MultiplyAdd(p, r, 0x1.fffffcp-2f);
-    const float value = 1.0f + MultiplyAdd(p, r * r, r);
-    float result = FloatOfBits(BitsOfFloat(value) + (BitsOfFloat(shifted) << 23));
-    result = x < kUnderflow ? 0.0f : result;
+    const float result = x < kUnderflow ? 0.0f : ExpInRange<float, uint32_t>(x);
     return x <= kOverflow ? result : x * FloatOfBits(0x7f800000u);
 }
 
