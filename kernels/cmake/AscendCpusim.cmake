@@ -23,9 +23,9 @@ endforeach()
 
 # The CPU backend of sigmoid and of the operators of the cube unit: a product and a sum may become one
 # instruction, as no NPU's rounding is to be followed.
-set(ASCEND_CPU_SOURCES cpu/conv2d_bias_relu_cpu.cpp cpu/gemm.cpp cpu/gemm_plan.cpp
-                       cpu/matmul_bias_act_cpu.cpp
-                       cpu/micro_kernel.cpp cpu/sigmoid_cpu.cpp)
+set(ASCEND_CPU_SOURCES cpu/conv2d_bias_relu_cpu.cpp cpu/embedding_dense_grad_cpu.cpp cpu/gemm.cpp
+                       cpu/gemm_plan.cpp cpu/matmul_bias_act_cpu.cpp cpu/micro_kernel.cpp
+                       cpu/sigmoid_cpu.cpp)
 set_source_files_properties(${ASCEND_CPU_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 
 # ascend_add_variant(NAME CHECKED FLAGS...): libascend_cpusim_NAME.so

@@ -38,8 +38,16 @@ constexpr KernelBody kBodies[] = {Call<ascend_embedding_dense_grad_float>, Call<
 #endif
 };
 
+int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
+        int32_t begin, int32_t end, AscendError* error) {
+    return RunCores("embedding_dense_grad", kBodies[problem->dtype], 3, plan, tensors, begin, end, error);
+}
+
+}  // namespace
+
 // sizes: lookups, rows of the table, width, padding index (−1: none), scale by frequency (0 or 1).
-int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
+// The CPU backend refuses what this plan refuses.
+int PlanEmbeddingDenseGrad(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     const int supported = CheckDtype(problem->dtype, kBodies, "embedding_dense_grad", error);
     if (supported != ASCEND_OK) return supported;
     const int64_t* sizes = problem->sizes;
@@ -68,14 +76,9 @@ int Plan(const AscendProblem* problem, AscendPlan* plan, AscendError* error) {
     return ASCEND_OK;
 }
 
-int Run(const AscendProblem* problem, const AscendPlan* plan, const AscendTensor* tensors,
-        int32_t begin, int32_t end, AscendError* error) {
-    return RunCores("embedding_dense_grad", kBodies[problem->dtype], 3, plan, tensors, begin, end, error);
-}
-
-}  // namespace
-
-extern const AscendOperator kEmbeddingDenseGrad;
-const AscendOperator kEmbeddingDenseGrad = {"embedding_dense_grad", 3, Plan, Run};
+extern const AscendOperator kEmbeddingDenseGradCpusim;
+const AscendOperator kEmbeddingDenseGradCpusim = {
+    cpusim::kChecked ? "embedding_dense_grad" : "embedding_dense_grad_cpusim", 3,
+    PlanEmbeddingDenseGrad, Run};
 
 }  // namespace ascend_ops

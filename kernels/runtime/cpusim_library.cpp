@@ -7,7 +7,8 @@ namespace ascend_ops {
 
 extern const AscendOperator kConv2dBiasReluCpu;
 extern const AscendOperator kConv2dBiasReluCpusim;
-extern const AscendOperator kEmbeddingDenseGrad;
+extern const AscendOperator kEmbeddingDenseGradCpu;
+extern const AscendOperator kEmbeddingDenseGradCpusim;
 extern const AscendOperator kGatherAddRelu;
 extern const AscendOperator kMatmulBiasActCpu;
 extern const AscendOperator kMatmulBiasActCpusim;
@@ -23,7 +24,7 @@ extern const AscendOperator kSigmoidNaive;
 
 namespace {
 const AscendOperator* const kOperators[] = {
-    &kConv2dBiasReluCpusim, &kEmbeddingDenseGrad, &kGatherAddRelu,
+    &kConv2dBiasReluCpusim, &kEmbeddingDenseGradCpusim, &kGatherAddRelu,
     &kMatmulBiasActCpusim, &kSigmoidCpusim, &kSigmoidGrad,
 #define ASCEND_OPERATOR(symbol) &symbol,
 #include "extra_operators.inc"
@@ -31,7 +32,7 @@ const AscendOperator* const kOperators[] = {
 #if CPUSIM_CHECKED
     &kSigmoidNaive,  // to compare estimates with
 #else
-    &kConv2dBiasReluCpu, &kMatmulBiasActCpu, &kSigmoidCpu,
+    &kConv2dBiasReluCpu, &kEmbeddingDenseGradCpu, &kMatmulBiasActCpu, &kSigmoidCpu,
 #endif
 };
 }

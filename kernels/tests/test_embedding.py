@@ -5,7 +5,7 @@ from typing import Any
 import ascend_ops
 import numpy as np
 import pytest
-from ascend_ops.abi import DTYPES
+from ascend_ops.abi import DTYPES, load_library
 from ascend_ops.spec import load_spec, max_error_ulps
 
 SPEC = load_spec("embedding_dense_grad")
@@ -65,6 +65,28 @@ def test_the_same_input_gives_the_same_bits_on_any_number_of_threads() -> None:
     serial = ascend_ops.embedding_dense_grad(*arguments, variant="checked")
     assert np.array_equal(first, again)
     assert np.array_equal(first, serial)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 1, "scale_grad_by_freq": True}])
+@pytest.mark.parametrize(
+    ("lookups", "rows", "width"), [(4000, 300, 50), (70, 9, 3000), (3, 40000, 2), (30000, 2, 8)]
+)
+def test_the_cpu_backend_gives_the_emulated_kernels_numbers(
+    lookups: int, rows: int, width: int, options: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
+    generator = np.random.default_rng(lookups)
+    grad = generator.normal(size=(lookups, width)).astype(dtype)
+    grad[0, :2] = -0.0, np.inf
+    # Most lookups are of few rows, as those of words are.
+    indices = (generator.zipf(1.2, lookups) - 1) % rows
+    own = ascend_ops.embedding_dense_grad(grad, indices, rows, **options)
+    emulated = np.empty((rows, width), dtype)
+    sizes = [lookups, rows, width, options.get("padding_idx", -1), len(options) // 2]
+    load_library().operators["embedding_dense_grad_cpusim"].run(
+        [grad, indices.astype(np.int32), emulated], dtype, sizes, 2
+    )
+    assert np.array_equal(own.view(np.uint8), emulated.view(np.uint8))
 
 
 @pytest.mark.parametrize(("index", "rows"), [(4, 4), (-1, 4), (2**40, 4)])
