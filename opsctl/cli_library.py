@@ -58,8 +58,10 @@ def kernels_bench(parser: Parser) -> None:
 def model_optimize(parser: Parser) -> None:
     """`model optimize`."""
     _python(parser)
-    parser.add_argument("model", metavar="MODEL", help="SavedModel folder, or frozen graph (.pb)")
-    parser.add_argument("--to", metavar="PATH", help="SavedModel folder, or .pb, to write")
+    parser.add_argument(
+        "model", metavar="MODEL", help="SavedModel folder, frozen graph (.pb) or .onnx"
+    )
+    parser.add_argument("--to", metavar="PATH", help="SavedModel folder, .pb or .onnx to write")
     parser.add_argument("--signature", metavar="NAME", help="default: serving_default")
     parser.add_argument("--inputs", nargs="+", metavar="TENSOR", help="of a frozen graph, like x:0")
     parser.add_argument("--outputs", nargs="+", metavar="TENSOR", help="of a frozen graph")
@@ -73,6 +75,9 @@ def model_optimize(parser: Parser) -> None:
         "--no-compare", action="store_true", help="don't run both to compare answers and time"
     )
     parser.add_argument("--batch", type=int, metavar="N", help="to compare with (default 32)")
+    parser.add_argument(
+        "--for-atc", action="store_true", help="an ONNX model that `model convert` reads"
+    )
 
 
 def model_convert(parser: Parser) -> None:

@@ -248,7 +248,7 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
         "model",
         "make a model faster, or make an .om of it",
         choice(
-            optimize=("freeze, simplify and fuse a TensorFlow graph", library.model_optimize),
+            optimize=("simplify and fuse a graph of TensorFlow or ONNX", library.model_optimize),
             convert=("convert a model for NPUs, through atc", library.model_convert),
         ),
     ),

@@ -94,6 +94,30 @@ def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "there is no model at nothing" in done.stderr
 
 
+@needs_library
+def test_an_onnx_model_is_optimised_by_the_same_command(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    done = opsctl(tmp_path, "model", "optimize", "m.onnx", "--to", "new.onnx", "--batch", "2")
+    assert done.exit_code == 2
+    assert "it is no ONNX model, or damaged" in done.stderr
+    assert not (tmp_path / "new.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "told"),
+    [
+        ("m.onnx", "--layout=nhwc", "--layout is for TensorFlow's models, and m.onnx is none"),
+        ("m.onnx", "--signature=train", "--signature is for TensorFlow's models"),
+        ("m.pb", "--for-atc", "--for-atc is for ONNX models, and m.pb is none by its ending"),
+    ],
+)
+def test_an_option_for_other_models_is_refused(
+    model: str, option: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["model", "optimize", model, option]) == 2
+    assert told in capsys.readouterr().err
+
+
 def tool(folder: Path, text: str) -> str:
     """A Python that has an ascend_ops with one tool, `probe`, and tells what it was given."""
     package = folder / "ascend_ops"

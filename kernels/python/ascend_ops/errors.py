@@ -5,6 +5,7 @@ AscendOpsError
 ├── BuildMismatchError    a library was built for another TensorFlow
 ├── ViolationError        a kernel broke a rule of the hardware (checked build)
 ├── InvalidInputError     a file, an option or a model is not what it must be; nothing was touched
+├── MissingModuleError    a Python package that the tool needs is not installed
 ├── BuildError            operators could not be built
 └── ConversionError       the tool of CANN that was called said no
 
@@ -39,6 +40,12 @@ class InvalidInputError(AscendOpsError):
     """A file, an option or a model is not what it must be; nothing was touched."""
 
     exit_code = 2
+
+
+class MissingModuleError(AscendOpsError):
+    """A Python package that the tool needs is not installed; nothing was touched."""
+
+    exit_code = 4
 
 
 class BuildError(AscendOpsError):

@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 from ascend_ops.errors import AscendOpsError, InvalidInputError
 from ascend_ops.graph_view import Model, View, constant, make_callable, split
 from ascend_ops.paired import Ratio, ratio_of
+from ascend_ops.tolerances import TOLERANCE_OTHER, TOLERANCES
 
 BATCH: Final = 32  # for a first axis that the signature leaves open
 OPEN_AXIS: Final = 16  # for any other
 SEED: Final = 42
 ROUNDS: Final = 31
 CALL_S_MIN: Final = 2e-3  # a sample holds so many calls, that the clock's noise is small in it
-# Of the largest value of an output: float32 sums of some thousand products; half and bfloat16
-# round each layer's result.
-TOLERANCES: Final = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
-TOLERANCE_OTHER: Final = 0.0
 
 
 @dataclass(frozen=True)

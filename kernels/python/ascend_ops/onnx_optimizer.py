@@ -6,6 +6,7 @@ through the parser plug-in of the operator package. Prints what was done, as JSO
 """
 
 import argparse
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -18,7 +19,7 @@ import onnxoptimizer
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto, TensorProto
 
-from ascend_ops.errors import AscendOpsError
+from ascend_ops.errors import InvalidInputError
 from ascend_ops.onnx_atc import ATC_RANK, for_atc
 from ascend_ops.onnx_fusion import KINDS, RANK_MAX, Fusion, Refusal, fuse, opset_version
 from ascend_ops.onnx_graph import nested_uses
@@ -41,7 +42,7 @@ EXIT_USAGE: Final = 2
 MODEL_BYTES_MAX: Final = 2**31 - 1
 
 
-class OnnxModelError(AscendOpsError):
+class OnnxModelError(InvalidInputError):
     """A file is no ONNX model, or one that cannot be optimised."""
 
 
@@ -168,6 +169,20 @@ def format_report(report: OptimizationReport) -> str:
     return "\n".join(lines)
 
 
+def write_model(data: bytes, path: Path) -> None:
+    """Writes the whole file or nothing; InvalidInputError where that cannot be."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror or error}. Choose another place"
+        ) from error
+
+
 def main() -> int:
     """Optimises a file; prints the report as JSON on stdout and as text on stderr."""
     parser = argparse.ArgumentParser(
@@ -181,12 +196,10 @@ def main() -> int:
         rank = ATC_RANK if arguments.for_atc else RANK_MAX
         model, report = optimize(read_model(arguments.source), rank)
         data = (for_atc(model) if arguments.for_atc else model).SerializeToString()
-    except (OnnxModelError, EncodeError) as error:
+        write_model(data, arguments.target)
+    except (InvalidInputError, EncodeError) as error:
         print(json.dumps({"outcome": "error", "message": str(error)}))
         return EXIT_USAGE
-    written = arguments.target.with_name(arguments.target.name + ".part")
-    written.write_bytes(data)
-    written.replace(arguments.target)
     print(format_report(report), file=sys.stderr)
     print(json.dumps({"outcome": "optimized", **report.as_dict()}, indent=2))
     return 0

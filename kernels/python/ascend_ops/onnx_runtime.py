@@ -43,17 +43,23 @@ def make_session(
     )
 
 
-def compare(original: ModelProto, optimized: ModelProto, feeds: Feeds) -> tuple[Comparison, ...]:
+def compare(
+    original: ModelProto,
+    optimized: ModelProto,
+    feeds: Feeds,
+    options: onnxruntime.SessionOptions | None = None,
+) -> tuple[Comparison, ...]:
     """Runs both on the same inputs, the original without any optimisation.
 
-    ValueError when an output has another shape or type, or NaN in other places.
+    `options` are those of the optimised model's session (see make_session). ValueError when an
+    output has another shape or type, or NaN in other places.
     """
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    reference = make_session(original, options)
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    reference = make_session(original, plain)
     names = [output.name for output in reference.get_outputs()]
     expected = reference.run(names, feeds)
-    got = make_session(optimized).run(names, feeds)
+    got = make_session(optimized, options).run(names, feeds)
     return tuple(map(_compare_output, names, expected, got))
 
 

@@ -4,9 +4,10 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
-from ascend_ops.errors import AscendOpsError
+from ascend_ops.errors import AscendOpsError, MissingModuleError
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,16 @@ class Answer:
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     exit_code: int = 0
+
+
+def require_modules(*names: str, extra: str) -> None:
+    """MissingModuleError unless all can be imported; `extra` is the package's extra with them."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise MissingModuleError(
+            f"this needs {' and '.join(missing)}, which {sys.executable} does not have. Install "
+            f"there: pip install 'ascend-ops[{extra}]', or choose another Python: --python PATH"
+        )
 
 
 def answer(call: Callable[[], Answer], *, as_json: bool) -> int:
