@@ -89,3 +89,9 @@ def test_empty_integer_and_text_tensors() -> None:
     assert debugger.check_tensor(tf.constant([np.nan], tf.bfloat16)).nan_count == 1
     with pytest.raises(TypeError, match="x has dtype string; it must be a number"):
         debugger.check_tensor("text", "x")
+
+
+def test_a_tensor_of_a_graph_is_refused_with_what_to_do() -> None:
+    function = tf.function(lambda x: debugger.check_tensor(x, "x"))
+    with pytest.raises(TypeError, match=r"x is a tensor of a graph .* outside tf\.function"):
+        function(tf.zeros(3))

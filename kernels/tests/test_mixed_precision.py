@@ -89,6 +89,22 @@ def test_the_scale_doubles_after_enough_good_steps() -> None:
     assert scales == [4.0, 4.0, 8.0, 8.0, 8.0, 16.0, 16.0]
 
 
+def test_a_table_that_is_looked_up_trains_by_slices_and_skips_an_overflow() -> None:
+    with mp.mixed_precision_policy():
+        model = tf.keras.Sequential(
+            [tf.keras.layers.Embedding(3, 1, embeddings_initializer="ones")]
+        )
+        model.build((None, 1))
+    scale = mp.LossScale(2.0)
+    step = mp.make_training_step(model, tf.losses.mse, tf.keras.optimizers.SGD(0.5), scale)
+    step(tf.constant([[1]]), tf.constant([[[0.0]]]))  # the gradient of row 1 is 2
+    assert model.get_weights()[0].ravel().tolist() == [1.0, 0.0, 1.0]
+    scale.value.assign(2.0**17)  # beyond half's range
+    step(tf.constant([[2]]), tf.constant([[[0.0]]]))
+    assert model.get_weights()[0].ravel().tolist() == [1.0, 0.0, 1.0]
+    assert (int(scale.skipped_steps), float(scale.value)) == (1, 2.0**16)
+
+
 def test_the_scale_refuses_senseless_settings() -> None:
     with pytest.raises(ValueError, match=r"initial is 0\.5 and growth_steps 10; both are at least"):
         mp.LossScale(0.5, 10)

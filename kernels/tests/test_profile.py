@@ -14,7 +14,7 @@ from ascend_ops.errors import ConversionError, InvalidInputError
 from ascend_ops.profile_analysis import analyse
 from ascend_ops.profile_read import read_profile
 from ascend_ops.profile_report import format_analysis, plot
-from ascend_ops.profile_run import find_msprof, run_outside, run_under_msprof
+from ascend_ops.profile_run import find_msprof, make_folder, run_outside, run_under_msprof
 
 from kernels.tests import profile_samples as samples
 
@@ -249,6 +249,9 @@ def test_what_cannot_run_is_told(tmp_path: Path) -> None:
         run_outside([sys.executable, "-c", "raise SystemExit(3)"], 3)
     with pytest.raises(ConversionError, match=r"there is no .*/msprof: it comes with the CANN"):
         find_msprof(str(tmp_path / "msprof"))
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match=r"cannot make the folder .*file: File exists"):
+        make_folder(tmp_path / "file")
     failing = [sys.executable, "-c", "raise SystemExit(1)"]
     with pytest.raises(ConversionError, match=r"failed \(exit code 1\): \[ERROR\] the application"):
         run_under_msprof(str(fake_msprof(tmp_path)), failing, tmp_path / "out")

@@ -80,6 +80,13 @@ def test_the_gradient_reaches_the_table_and_equals_that_of_keras() -> None:
     np.testing.assert_allclose(tf.convert_to_tensor(gradients[0]), gradients[1], rtol=1e-5)
 
 
+@pytest.mark.parametrize("index", [50, -1, 2**32 + 1])
+def test_the_layer_refuses_an_index_that_its_table_has_not(index: int) -> None:
+    _, layer = both_layers()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{index} is not in \[0, 50\)"):
+        layer(tf.constant([index], tf.int64))
+
+
 def test_training_follows_keras_and_leaves_the_padding_row_alone() -> None:
     generator = np.random.default_rng(3)
     ids = generator.integers(0, 50, (256, 10))

@@ -122,9 +122,15 @@ class TensorReport:
 def check_tensor(tensor: Any, name: str = "tensor") -> TensorReport:
     """Counts NaN and infinite values of an eager tensor, and logs a warning when there are any.
 
-    Integers have none. Complex and string tensors are a TypeError.
+    Integers have none. Complex and string tensors are a TypeError, and so is a tensor of a graph,
+    which has no values yet.
     """
     eager = tf.convert_to_tensor(tensor)
+    if not hasattr(eager, "numpy"):
+        raise TypeError(
+            f"check_tensor: {name} is a tensor of a graph and has no values yet. Call it outside "
+            "tf.function, or use tf.debugging.check_numerics inside"
+        )
     if not (eager.dtype.is_floating or eager.dtype.is_integer or eager.dtype.is_bool):
         raise TypeError(f"check_tensor: {name} has dtype {eager.dtype.name}; it must be a number")
     values = np.asarray(eager.numpy(), np.float64)

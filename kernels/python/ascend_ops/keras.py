@@ -48,7 +48,9 @@ class Embedding(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow ship
 
     def call(self, inputs: Any) -> Any:
         """Looks up; an index outside the table is an InvalidArgumentError."""
-        indices = tf.cast(inputs, tf.int32)
+        indices = tf.convert_to_tensor(inputs)
+        if indices.dtype not in (tf.int32, tf.int64):
+            indices = tf.cast(indices, tf.int64)  # wide enough that none becomes another row
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def look_up(table: Any) -> Any:

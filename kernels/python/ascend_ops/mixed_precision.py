@@ -91,9 +91,24 @@ class LossScale(tf.Module):  # type: ignore[misc]  # TensorFlow ships no types
         self.skipped_steps.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
 
 
+def _values(gradient: Any) -> Any:
+    """The numbers of a gradient: those of an embedding table are the rows that were looked up."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _unscale(gradient: Any, scale: Any) -> Any:
+    """The gradient in float32, divided; None stays None, and slices stay slices."""
+    if gradient is None:
+        return None
+    values = tf.cast(_values(gradient), tf.float32) / scale
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values
+
+
 def all_finite(gradients: list[Any]) -> Any:
     """Whether no gradient has a NaN or an infinite value; absent gradients count as finite."""
-    checks = [tf.reduce_all(tf.math.is_finite(g)) for g in gradients if g is not None]
+    checks = [tf.reduce_all(tf.math.is_finite(_values(g))) for g in gradients if g is not None]
     return tf.reduce_all(tf.stack(checks)) if checks else tf.constant(True)
 
 
@@ -115,7 +130,7 @@ def make_training_step(
             scaled = value * scale.value
         variables = model.trainable_variables
         gradients = tape.gradient(scaled, variables)
-        unscaled = [None if g is None else tf.cast(g, tf.float32) / scale.value for g in gradients]
+        unscaled = [_unscale(gradient, scale.value) for gradient in gradients]
         finite = all_finite(unscaled)
         if finite:
             optimizer.apply_gradients(zip(unscaled, variables, strict=True))

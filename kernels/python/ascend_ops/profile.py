@@ -15,7 +15,7 @@ from ascend_ops.profile_analysis import Latency, analyse
 from ascend_ops.profile_estimate import estimate_tasks
 from ascend_ops.profile_read import read_profile
 from ascend_ops.profile_report import format_analysis, plot
-from ascend_ops.profile_run import fill, find_msprof, run_outside, run_under_msprof
+from ascend_ops.profile_run import fill, find_msprof, make_folder, run_outside, run_under_msprof
 from ascend_ops.tool import Answer, answer
 
 
@@ -45,6 +45,7 @@ def analyse_folder(
 def run_program(a: argparse.Namespace) -> Answer:
     """Times the program outside the profiler, runs it under msprof, and judges that."""
     msprof = find_msprof(a.msprof)  # before the program is run a hundred times for nothing
+    make_folder(a.directory)
     outside = run_outside(a.program, a.iterations)
     run_under_msprof(msprof, fill(a.program, a.iterations), a.directory)
     microseconds = sorted(1e6 * second for second in outside.seconds)

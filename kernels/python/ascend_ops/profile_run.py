@@ -73,12 +73,21 @@ def _check(words: Sequence[str]) -> None:
         )
 
 
+def make_folder(directory: Path) -> None:
+    """Makes the folder for msprof's files; InvalidInputError where that cannot be."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot make the folder {directory}: {error.strerror}. Choose another --directory"
+        ) from error
+
+
 def run_under_msprof(msprof: str, command: Sequence[str], directory: Path) -> None:
-    """Runs the command once under msprof, whose files go below `directory`, and exports them.
+    """Runs the command once under msprof, whose files go into the folder, and exports them.
 
     ConversionError with msprof's last words when it fails.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     before = set(directory.glob("PROF_*"))
     _msprof(
         [

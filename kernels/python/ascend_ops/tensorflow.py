@@ -6,7 +6,7 @@ afterwards; nothing is loaded when the library was built for another TensorFlow.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
@@ -21,6 +21,9 @@ from ascend_ops.errors import BuildMismatchError
 from ascend_ops.fused_gradients import conv_gradient, matmul_gradient
 
 _REGISTERED = "_ascend_ops_gradients"
+TYPES: Final = (tf.float32, tf.float16, tf.bfloat16)
+# What TensorFlow raises for operands that an op does not take: in a graph, and eagerly.
+_REFUSED: Final = (TypeError, ValueError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
 
 
 def check_build(record: BuildRecord, version: str, cxx11_abi: str) -> None:
@@ -115,6 +118,25 @@ def find_op(operator: str) -> Callable[..., Any] | None:
     return function
 
 
+def _explain_types(operator: str, error: Exception, *operands: Any) -> None:
+    """TypeError with what to do, in place of `error`, where the operands' types are its reason.
+
+    Asked only after the op has refused them, so that it costs a good call nothing.
+    """
+    types = [tf.as_dtype(x.dtype) for x in operands if hasattr(x, "dtype")]
+    wrong = [dtype.name for dtype in types if dtype not in TYPES]
+    if wrong:
+        raise TypeError(
+            f"{operator}: dtype {wrong[0]} is not supported; cast to float32, float16 or bfloat16 "
+            "(tf.cast)"
+        ) from error
+    if len(set(types)) > 1:
+        names = ", ".join(dtype.name for dtype in types)
+        raise TypeError(
+            f"{operator}: the operands have dtypes {names}; cast them to one (tf.cast)"
+        ) from error
+
+
 def matmul_bias_act(
     a: Any,
     b: Any,
@@ -129,15 +151,19 @@ def matmul_bias_act(
     Matrices [m, k] and [k, n], each transposed where asked for, and a bias [n], of one type.
     InvalidArgumentError names the shapes that do not fit. Differentiable to any order.
     """
-    return _ops.custom_fused_mat_mul(
-        a,
-        b,
-        bias,
-        transpose_a=transpose_a,
-        transpose_b=transpose_b,
-        activation=activation,
-        name=name,
-    )
+    try:
+        return _ops.custom_fused_mat_mul(
+            a,
+            b,
+            bias,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+            activation=activation,
+            name=name,
+        )
+    except _REFUSED as error:
+        _explain_types("matmul_bias_act", error, a, b, bias)
+        raise
 
 
 def conv2d_bias_relu(
@@ -156,16 +182,20 @@ def conv2d_bias_relu(
     steps are along (height, width). InvalidArgumentError names what does not fit. Differentiable
     to any order.
     """
-    return _ops.custom_fused_conv(
-        x,
-        kernel,
-        bias,
-        strides=[1, *strides, 1],
-        dilations=[1, *dilations, 1],
-        padding=padding,
-        activation=activation,
-        name=name,
-    )
+    try:
+        return _ops.custom_fused_conv(
+            x,
+            kernel,
+            bias,
+            strides=[1, *strides, 1],
+            dilations=[1, *dilations, 1],
+            padding=padding,
+            activation=activation,
+            name=name,
+        )
+    except _REFUSED as error:
+        _explain_types("conv2d_bias_relu", error, x, kernel, bias)
+        raise
 
 
 def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = None) -> tf.Tensor:
@@ -175,7 +205,11 @@ def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = No
     the first one outside the table. `addend` has the shape of a row, or of the result: that of
     `indices` and then that of a row. Differentiable in `table` and `addend`.
     """
-    return _ops.ascend_gather_add_relu(table, indices, addend, name=name)
+    try:
+        return _ops.ascend_gather_add_relu(table, indices, addend, name=name)
+    except _REFUSED as error:
+        _explain_types("gather_add_relu", error, table, addend)
+        raise
 
 
 def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
@@ -184,12 +218,20 @@ def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
     `x` is float32, half or bfloat16 of rank at most 8; the result has its shape and type.
     InvalidArgumentError names the rank when it is higher. Differentiable to any order.
     """
-    return _ops.ascend_sigmoid(x, name=name)
+    try:
+        return _ops.ascend_sigmoid(x, name=name)
+    except _REFUSED as error:
+        _explain_types("sigmoid", error, x)
+        raise
 
 
 def sigmoid_grad(y: Any, dy: Any, name: str | None = None) -> tf.Tensor:
     """y · (1 − y) · dy, where `y` is the sigmoid's result; both of one shape and type."""
-    return _ops.ascend_sigmoid_grad(y, dy, name=name)
+    try:
+        return _ops.ascend_sigmoid_grad(y, dy, name=name)
+    except _REFUSED as error:
+        _explain_types("sigmoid_grad", error, y, dy)
+        raise
 
 
 def embedding_dense_grad(
@@ -206,11 +248,15 @@ def embedding_dense_grad(
     `padding_idx` stays zero; with `scale_grad_by_freq` a row is divided by how often it was looked
     up. InvalidArgumentError names the first index outside the table. Differentiable in `grad`.
     """
-    return _ops.ascend_embedding_dense_grad(
-        grad,
-        indices,
-        num_weights=num_weights,
-        padding_idx=-1 if padding_idx is None else padding_idx,
-        scale_grad_by_freq=scale_grad_by_freq,
-        name=name,
-    )
+    try:
+        return _ops.ascend_embedding_dense_grad(
+            grad,
+            indices,
+            num_weights=num_weights,
+            padding_idx=-1 if padding_idx is None else padding_idx,
+            scale_grad_by_freq=scale_grad_by_freq,
+            name=name,
+        )
+    except _REFUSED as error:
+        _explain_types("embedding_dense_grad", error, grad)
+        raise
