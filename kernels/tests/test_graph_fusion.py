@@ -196,6 +196,34 @@ def test_nothing_is_fused_in_a_trap(name: str) -> None:
     assert fused_in(build, spec) == []
 
 
+def test_only_a_matrix_of_the_graph_is_called_constant() -> None:
+    def build(x: Any) -> Any:
+        other = tf.compat.v1.placeholder_with_default(W.T, shape=W.T.shape)
+        return tf.nn.bias_add(tf.matmul(tf.nn.relu(dense(x)), other), np.ones(8, np.float32))
+
+    model = model_of(build)
+    fuse(model)
+    fused = [node for node in model.graph.node if node.op == MATMUL]
+    assert [node.attr["constant_b"].b for node in fused] == [True, False]
+
+
+# A size for an axis that a trap leaves open, by rank.
+OPEN = {2: (3, 8), 3: (3, 2, 8), 4: (3, 9, 9, 4)}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_all_passes_leave_a_traps_answers_as_they_are(name: str) -> None:
+    build, spec = TRAPS[name]
+    model = model_of(build, spec)
+    done = optimise(model)
+    assert done.fused == ()
+    sizes = [size or free for size, free in zip(spec.shape, OPEN[spec.shape.rank], strict=True)]
+    x = tf.cast(tf.random.stateless_normal(sizes, (7, 1)), spec.dtype)
+    pairs = zip(make_callable(model)(x), make_callable(done.model)(x), strict=True)
+    for one, other in pairs:
+        assert relative_error(one.numpy(), other.numpy()) <= 2e-6
+
+
 def test_a_bias_with_two_users_ends_the_chain() -> None:
     def build(x: Any) -> Any:
         biased = dense(x)

@@ -89,6 +89,37 @@ def test_what_is_no_group_is_left_alone_and_the_reason_told(name: str) -> None:
     assert (told == []) if not reason else any(reason in text for text in told), told
 
 
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_all_passes_leave_the_results_of_what_is_no_group_as_they_are(name: str) -> None:
+    original = read_group(LEFT_ALONE[name])
+    optimized, report = optimize(original)
+    assert report.fusions == ()
+    assert_same_results(original, optimized)
+
+
+def test_initializers_that_groups_and_others_share_stay() -> None:
+    values = ", ".join(str(value) for value in range(9))
+    text = f"""
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,3] x) => (float[N,3] y, float[3,3] z, float[3] n)
+    <float[3,3] w = {{{values}}}, float[3] b = {{1, -2, 3}}> {{
+        a = MatMul(x, w)
+        c = Add(a, b)
+        d = Relu(c)
+        e = MatMul(d, w)
+        y = Add(e, b)
+        z = Transpose(w)
+        n = Neg(b)
+    }}
+    """
+    original = onnx.parser.parse_model(text)
+    optimized, report = optimize(original)
+    assert types(optimized) == [MATMUL, MATMUL, "Transpose", "Neg"]
+    assert [tensor.name for tensor in optimized.graph.initializer] == ["w", "b"]
+    assert [fusion.output for fusion in report.fusions] == ["d", "y"]
+    assert_same_results(original, optimized)
+
+
 @pytest.mark.parametrize("opset", range(11, 22))
 def test_every_opset_from_11_to_21_fuses(opset: int) -> None:
     original = read_group(FUSED["lookup"], opset)
@@ -97,8 +128,10 @@ def test_every_opset_from_11_to_21_fuses(opset: int) -> None:
     assert report.opset == opset
     assert [p.skipped for p in report.passes] == [""] * len(report.passes)
     assert_same_results(original, optimized)
-    dense = FUSED["dense sigmoid"]
-    assert types(optimize(read_group(dense, opset))[0]) == dense["left"]
+    dense = read_group(FUSED["dense sigmoid"], opset)
+    fused = optimize(dense)[0]
+    assert types(fused) == FUSED["dense sigmoid"]["left"]
+    assert_same_results(dense, fused)
 
 
 def test_an_opset_before_11_is_left_alone() -> None:
@@ -117,6 +150,7 @@ def test_a_value_that_a_body_uses_stays() -> None:
     fusions, refusals = fuse(original)
     assert fusions == ()
     assert refusals[0].reason == "a has 3 users"
+    assert_same_results(original, optimize(original)[0])
 
 
 def test_what_stands_in_a_body_is_left_alone() -> None:
@@ -127,6 +161,7 @@ def test_what_stands_in_a_body_is_left_alone() -> None:
     original = model(f"{DENSE}, bool cond", "float[N,3] y", f"y = If <{body}> (cond)")
     optimized, report = optimize(original)
     assert (types(optimized), report.fusions) == (["If"], ())
+    assert_same_results(original, optimized)
 
 
 def test_functions_of_the_model_are_left_alone_and_kept() -> None:
@@ -144,6 +179,7 @@ def test_functions_of_the_model_are_left_alone_and_kept() -> None:
     assert report.fusions == ()
     assert optimized.functions == original.functions
     assert [node.domain for node in optimized.graph.node] == ["mine", ""]
+    assert_same_results(original, optimized)
 
 
 def test_an_op_of_the_same_name_in_another_domain_is_not_taken_for_it() -> None:
