@@ -14,11 +14,19 @@ function(ascend_find_tensorflow)
     return()
   endif()
   find_package(Python REQUIRED COMPONENTS Interpreter)
-  execute_process(
-    COMMAND ${CMAKE_COMMAND} -E env TF_CPP_MIN_LOG_LEVEL=3 ${Python_EXECUTABLE}
-            ${CMAKE_CURRENT_SOURCE_DIR}/cmake/tensorflow_flags.py
-    OUTPUT_VARIABLE answer ERROR_VARIABLE reason RESULT_VARIABLE failed
-    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(script ${CMAKE_CURRENT_SOURCE_DIR}/cmake/tensorflow_flags.py)
+  execute_process(COMMAND ${Python_EXECUTABLE} ${script} --mark
+                  OUTPUT_VARIABLE mark ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # TensorFlow takes longer to say this than an operator to compile: it is asked once.
+  set(failed 0)
+  if(mark AND mark STREQUAL ASCEND_TENSORFLOW_MARK)
+    set(answer "${ASCEND_TENSORFLOW_ANSWER}")
+  else()
+    execute_process(
+      COMMAND ${CMAKE_COMMAND} -E env TF_CPP_MIN_LOG_LEVEL=3 ${Python_EXECUTABLE} ${script}
+      OUTPUT_VARIABLE answer ERROR_VARIABLE reason RESULT_VARIABLE failed
+      OUTPUT_STRIP_TRAILING_WHITESPACE)
+  endif()
   if(failed)
     if(ASCEND_TENSORFLOW STREQUAL "ON")
       message(FATAL_ERROR "ascend-ops: no TensorFlow for ${Python_EXECUTABLE}: ${reason}")
@@ -26,6 +34,8 @@ function(ascend_find_tensorflow)
     message(STATUS "ascend-ops: no TensorFlow for ${Python_EXECUTABLE}; building without it")
     return()
   endif()
+  set(ASCEND_TENSORFLOW_MARK "${mark}" CACHE INTERNAL "The TensorFlow that gave the answer")
+  set(ASCEND_TENSORFLOW_ANSWER "${answer}" CACHE INTERNAL "What it said of itself")
   string(JSON version GET "${answer}" version)
   string(JSON abi GET "${answer}" cxx11_abi)
   string(JSON include GET "${answer}" include)

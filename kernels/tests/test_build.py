@@ -1,5 +1,6 @@
 """Building: without TensorFlow, for another SoC, with a sanitizer, incrementally."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -75,6 +76,19 @@ def test_without_tensorflow_the_operators_build_and_pass(tmp_path: Path) -> None
     start = time.monotonic()
     subprocess.run(["cmake", "--build", str(tmp_path / "build"), "-j2"], check=True)
     print(f"one operator again: {time.monotonic() - start:.1f} s")
+
+
+def test_what_tells_tensorflows_apart_is_known_without_its_import() -> None:
+    script = str(KERNELS / "cmake/tensorflow_flags.py")
+    command = [sys.executable, "-X", "importtime", script, "--mark"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = importlib.util.find_spec("tensorflow")
+    assert "tensorflow.python" not in done.stderr
+    if found is None or found.origin is None:
+        assert done.stdout == "\n"
+    else:
+        time_ns = Path(found.origin).stat().st_mtime_ns
+        assert done.stdout == f"{sys.executable} {found.origin} {time_ns}\n"
 
 
 @pytest.mark.long
