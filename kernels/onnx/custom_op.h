@@ -3,12 +3,12 @@
 
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "ascend_abi.h"
 #include "tensor_view.h"
+#include "workspace.h"
 
 namespace ascend_ops::ort {
 
@@ -22,22 +22,6 @@ struct Description : CustomOp {
 };
 
 inline const Description& Self(const CustomOp* op) { return *static_cast<const Description*>(op); }
-
-// Memory aligned as that of aclrtMalloc.
-class Workspace {
-   public:
-    void* Uninitialised(uint64_t bytes);
-    // The first call makes it, and clears it; later ones get the same. Null when `bytes` differs.
-    void* Kept(uint64_t bytes);
-
-   private:
-    struct Free {
-        void operator()(uint8_t* memory) const;
-    };
-    std::mutex mutex_;
-    std::unique_ptr<uint8_t[], Free> memory_;
-    uint64_t bytes_ = 0;
-};
 
 // A node's kernel; sessions run it from many threads at once.
 struct Kernel {

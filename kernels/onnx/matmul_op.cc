@@ -6,8 +6,6 @@ namespace {
 
 // Products that cost as much as an element of an elementwise operator.
 constexpr int64_t kProductsAnElement = 16;
-// The number by which a kernel's own workspace knows its weight again; any but 0.
-constexpr int64_t kKeptNumber = 1;
 
 }  // namespace
 

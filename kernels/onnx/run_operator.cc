@@ -1,6 +1,4 @@
 // Running an operator's plan on the threads of an ONNX Runtime session.
-#include <cstring>
-
 #include "custom_op.h"
 
 namespace ascend_ops::ort {
@@ -8,7 +6,6 @@ namespace {
 
 // Below this many elements a second thread costs more to start than it saves.
 constexpr int64_t kElementsOfASecondThread = 65536;
-constexpr std::align_val_t kAlignment{512};
 
 struct Run {
     const AscendOperator* op;
@@ -33,20 +30,6 @@ void RunCore(void* user, size_t core) {
 }
 
 }  // namespace
-
-void Workspace::Free::operator()(uint8_t* memory) const { ::operator delete[](memory, kAlignment); }
-
-void* Workspace::Uninitialised(uint64_t bytes) {
-    memory_.reset(new (kAlignment) uint8_t[bytes]);
-    bytes_ = bytes;
-    return memory_.get();
-}
-
-void* Workspace::Kept(uint64_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (memory_ == nullptr) std::memset(Uninitialised(bytes), 0, bytes);
-    return bytes_ == bytes ? memory_.get() : nullptr;
-}
 
 OrtStatus* RunOperator(const OrtApi* api, const OrtKernelContext* context, const AscendOperator* op,
                        const AscendProblem& problem, std::vector<AscendTensor> tensors,

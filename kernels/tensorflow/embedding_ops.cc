@@ -44,18 +44,36 @@ REGISTER_OP("AscendEmbeddingDenseGrad")
     .Doc("table_grad[indices[i]] += grad[i]; the row padding_idx stays zero. An index outside "
          "[0, num_weights) is an InvalidArgument.");
 
-// The indices as the kernel takes them; the first one outside the table is an error.
+// The first index outside the table is an error.
 template <typename Index>
-Status NarrowIndices(const Tensor& indices, int64_t rows, Tensor* narrow) {
-    const auto from = indices.flat<Index>();
-    auto to = narrow->flat<int32_t>();
-    for (int64_t i = 0; i < from.size(); ++i) {
-        if (from(i) < 0 || from(i) >= rows) {
-            return InvalidArgument("AscendEmbeddingDenseGrad: index ", from(i), " at position ", i,
-                                   " is outside the table of ", rows, " rows");
-        }
-        to(i) = static_cast<int32_t>(from(i));
+Status CheckIndices(const Tensor& indices, int64_t rows) {
+    const auto values = indices.flat<Index>();
+    const auto outside = [&](int64_t i) {
+        // A negative number becomes larger than any table.
+        return static_cast<uint64_t>(static_cast<int64_t>(values(i))) >= static_cast<uint64_t>(rows);
+    };
+    bool any = false;
+    for (int64_t i = 0; i < values.size(); ++i) any |= outside(i);  // no branch: vectorised
+    for (int64_t i = 0; any && i < values.size(); ++i) {
+        if (!outside(i)) continue;
+        return InvalidArgument("AscendEmbeddingDenseGrad: index ", values(i), " at position ", i,
+                               " is outside the table of ", rows, " rows");
     }
+    return OkStatus();
+}
+
+// The indices as the kernel takes them: those of int32 where they are.
+inline Status NarrowIndices(OpKernelContext* context, const Tensor& indices, Tensor* narrow) {
+    if (indices.dtype() == tensorflow::DT_INT32) {
+        *narrow = indices;
+        return OkStatus();
+    }
+    const Status allocated =
+        context->allocate_temp(tensorflow::DT_INT32, indices.shape(), narrow);
+    if (!allocated.ok()) return allocated;
+    const auto from = indices.flat<int64_t>();
+    auto to = narrow->flat<int32_t>();
+    for (int64_t i = 0; i < from.size(); ++i) to(i) = static_cast<int32_t>(from(i));
     return OkStatus();
 }
 
@@ -82,9 +100,8 @@ class EmbeddingDenseGradOp : public OpKernel {
                                     "; grad must have one more axis, the width"));
         const int64_t width = grad.dim_size(grad.dims() - 1);
         Tensor narrow;
-        OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_INT32, indices.shape(),
-                                                       &narrow));
-        OP_REQUIRES_OK(context, NarrowIndices<Index>(indices, rows_, &narrow));
+        OP_REQUIRES_OK(context, CheckIndices<Index>(indices, rows_));
+        OP_REQUIRES_OK(context, NarrowIndices(context, indices, &narrow));
         Tensor* table = nullptr;
         OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({rows_, width}), &table));
         const AscendProblem problem = {

@@ -32,16 +32,19 @@ REGISTER_OP("CustomFusedMatMul")
     .Attr("T: {float, half, bfloat16}")
     .Attr("transpose_a: bool = false")
     .Attr("transpose_b: bool = false")
+    .Attr("constant_b: bool = false")
     .Attr("activation: {'none', 'relu', 'sigmoid'} = 'none'")
     .SetShapeFn(FusedMatMulShape)
     .Doc("y = activation(a . b + bias) for matrices a and b, each transposed where asked for, and a "
-         "bias for each column. Sums are float for each type.");
+         "bias for each column. Sums are float for each type. constant_b says that b is the same in "
+         "each call: the kernel then packs it once, and keeps that for its life.");
 
 class FusedMatMulOp : public FusedOp {
    public:
     explicit FusedMatMulOp(OpKernelConstruction* context) : FusedOp(context, "matmul_bias_act") {
         OP_REQUIRES_OK(context, context->GetAttr("transpose_a", &transpose_a_));
         OP_REQUIRES_OK(context, context->GetAttr("transpose_b", &transpose_b_));
+        OP_REQUIRES_OK(context, context->GetAttr("constant_b", &constant_b_));
     }
 
     void Compute(OpKernelContext* context) override {
@@ -53,8 +56,10 @@ class FusedMatMulOp : public FusedOp {
         const int64_t n = bias.dim_size(0);
         const AscendProblem problem = {
             AbiType(a.dtype()),
-            {m, n, k, transpose_a_ ? 1 : 0, transpose_b_ ? 1 : 0, activation()}};
-        OP_REQUIRES_OK(context, ComputeProduct(context, problem, TensorShape({m, n}), k));
+            {m, n, k, transpose_a_ ? 1 : 0, transpose_b_ ? 1 : 0, activation(),
+             constant_b_ ? kKeptNumber : 0}};
+        OP_REQUIRES_OK(context, ComputeProduct(context, problem, TensorShape({m, n}), k,
+                                               constant_b_ ? &packed_b_ : nullptr));
     }
 
    private:
@@ -73,6 +78,8 @@ class FusedMatMulOp : public FusedOp {
 
     bool transpose_a_ = false;
     bool transpose_b_ = false;
+    bool constant_b_ = false;
+    Workspace packed_b_;  // no call's own: packed by the first calls, read by all
 };
 
 ASCEND_REGISTER_TYPES("CustomFusedMatMul", FusedMatMulOp);

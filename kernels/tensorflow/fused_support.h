@@ -21,16 +21,17 @@ class FusedOp : public OpKernel {
     int64_t activation() const { return activation_; }
 
     // Allocates the result and computes it from the three inputs; each of its elements is a sum of
-    // `depth` products.
+    // `depth` products. `kept` has what is packed of a constant right operand.
     Status ComputeProduct(OpKernelContext* context, const AscendProblem& problem,
-                          const TensorShape& shape, int64_t depth) const {
+                          const TensorShape& shape, int64_t depth,
+                          Workspace* kept = nullptr) const {
         Tensor* y = nullptr;
         const Status allocated = context->allocate_output(0, shape, &y);
         if (!allocated.ok()) return allocated;
         return RunOperator(context, op_, problem,
                            {Operand(context->input(0)), Operand(context->input(1)),
                             Operand(context->input(2)), Operand(*y)},
-                           y->NumElements() * (depth / kProductsACycle + 1));
+                           y->NumElements() * (depth / kProductsACycle + 1), kept);
     }
 
    private:

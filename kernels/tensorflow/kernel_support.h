@@ -11,6 +11,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/threadpool.h"
+#include "workspace.h"
 
 // Registers a kernel on CPUs for each type T; with indices, a class template for each type of these.
 #define ASCEND_REGISTER_TYPE(op, kernel, type) \
@@ -77,25 +78,33 @@ inline Status RunSharded(OpKernelContext* context, const AscendOperator* op,
 }
 
 // Plans a call on tensors of one type and runs it with its workspace; `cycles` is what all cores
-// together cost.
+// together cost, and `kept` the workspace of a plan that keeps something there for later calls.
 inline Status RunOperator(OpKernelContext* context, const AscendOperator* op,
                           const AscendProblem& problem,
-                          std::initializer_list<AscendTensor> operands, int64_t cycles) {
+                          std::initializer_list<AscendTensor> operands, int64_t cycles,
+                          Workspace* kept = nullptr) {
     AscendPlan plan;
     AscendError error;
     if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
     if (plan.core_count == 0) return OkStatus();
     Tensor workspace;
-    if (plan.workspace_bytes != 0) {
+    AscendTensor memory = {nullptr, plan.workspace_bytes};
+    if (kept != nullptr) {
+        memory.data = kept->Kept(plan.workspace_bytes);
+        if (memory.data == nullptr) {
+            return InvalidArgument("an operand that was said to be constant has another shape");
+        }
+    } else if (plan.workspace_bytes != 0) {
         const TensorShape shape({static_cast<int64_t>(plan.workspace_bytes)});
         const Status allocated =
             context->allocate_temp(tensorflow::DT_UINT8, shape, &workspace);
         if (!allocated.ok()) return allocated;
+        memory = Operand(workspace);
     }
     AscendTensor tensors[ASCEND_MAX_TENSORS + 1];
     int32_t count = 0;
     for (const AscendTensor& operand : operands) tensors[count++] = operand;
-    tensors[count] = Operand(workspace);
+    tensors[count] = memory;
     return RunSharded(context, op, problem, plan, tensors, cycles / plan.core_count);
 }
 

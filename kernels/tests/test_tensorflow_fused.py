@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ascend_ops.build_record import read_build_record
+from ascend_ops.build_record import find_library, read_build_record
 
 if not read_build_record().tensorflow_version:
     pytest.skip("ascend-ops was built without TensorFlow", allow_module_level=True)
@@ -14,6 +14,7 @@ if not read_build_record().tensorflow_version:
 import tensorflow as tf
 from ascend_ops import tensorflow as ascend
 
+LIBRARY = str(find_library("ascend_tensorflow"))
 TYPES = (tf.float32, tf.float16, tf.bfloat16)
 ACTIVATIONS = {"none": tf.identity, "relu": tf.nn.relu, "sigmoid": tf.sigmoid}
 
@@ -172,3 +173,41 @@ def test_concurrent_calls_of_one_node_give_what_serial_calls_give() -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(work, range(6)))
+
+
+@pytest.mark.parametrize("across_b", [False, True])
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
+def test_a_constant_matrix_that_is_packed_once_gives_the_same_in_every_call(
+    dtype: tf.DType, across_b: bool
+) -> None:
+    b, bias = normal((70, 300) if across_b else (300, 70), 1, dtype), normal((70,), 2, dtype)
+    keeping, plain = (
+        tf.function(
+            lambda a, keep=keep: tf.load_op_library(LIBRARY).custom_fused_mat_mul(
+                a, b, bias, transpose_b=across_b, constant_b=keep
+            ),
+            input_signature=[tf.TensorSpec((None, 300), dtype)],
+        )
+        for keep in (True, False)
+    )
+    inputs = [normal((rows, 300), rows, dtype) for rows in (0, 1, 5, 90, 700)]
+    expected = [plain(x).numpy() for x in inputs]
+
+    def work(start: int) -> bool:
+        order = [(start + i) % len(inputs) for i in range(3 * len(inputs))]
+        return all(np.array_equal(keeping(inputs[i]), expected[i]) for i in order)
+
+    with ThreadPoolExecutor(6) as pool:  # the first calls at once: each may pack a part
+        assert all(pool.map(work, range(6)))
+
+
+def test_a_matrix_that_is_called_constant_and_changes_its_shape_is_told() -> None:
+    compute = tf.function(
+        lambda a, b: tf.load_op_library(LIBRARY).custom_fused_mat_mul(
+            a, b, tf.zeros(tf.shape(b)[1]), constant_b=True
+        ),
+        input_signature=[tf.TensorSpec((None, None), tf.float32)] * 2,
+    )
+    compute(tf.ones((2, 3)), tf.ones((3, 40)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="said to be constant has another"):
+        compute(tf.ones((2, 300)), tf.ones((300, 400)))

@@ -38,6 +38,7 @@ class _Chain:
     bias: Any
     bias_edge: str
     activation: Any | None
+    constant_right: bool
 
 
 def fuse(model: Model) -> list[Fused]:
@@ -71,7 +72,7 @@ def _conv_chain(view: View, node: Any, known: Mapping[str, Any]) -> _Chain | Non
     activation = view.only_user(bias)
     if activation is None or activation.op != "Relu" or not _joins(view, bias, activation):
         return None
-    return _Chain(node, bias, bias.input[1], activation)
+    return _Chain(node, bias, bias.input[1], activation, _constant_right(view, node))
 
 
 def _whole_channels(node: Any, known: Mapping[str, Any]) -> bool:
@@ -93,8 +94,14 @@ def _matmul_chain(view: View, node: Any, known: Mapping[str, Any]) -> _Chain | N
     if user is not None and user.op in LEFT_TO_TENSORFLOW:
         return None
     if user is None or user.op not in MATMUL_ACTIVATIONS or not _joins(view, bias, user):
-        return _Chain(node, bias, edge, None)
-    return _Chain(node, bias, edge, user)
+        return _Chain(node, bias, edge, None, _constant_right(view, node))
+    return _Chain(node, bias, edge, user, _constant_right(view, node))
+
+
+def _constant_right(view: View, product: Any) -> bool:
+    """Whether the right operand is a constant, of which the kernel may keep what it packs."""
+    source = view.source(product, 1)
+    return source is not None and source.op == "Const"
 
 
 def _bias_edge(view: View, bias: Any, product: Any, known: Mapping[str, Any]) -> str | None:
@@ -168,6 +175,8 @@ def _replace(chain: _Chain) -> Fused:
     for key, value in copies.items():
         last.attr[key].CopyFrom(value)
     last.attr["activation"].s = activation.encode()
+    if chain.constant_right and not convolution:
+        last.attr["constant_b"].b = True
     return Fused(last.op, name, names, activation)
 
 

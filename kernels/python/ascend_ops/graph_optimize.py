@@ -17,7 +17,7 @@ from ascend_ops.graph_load import load_ops
 from ascend_ops.graph_view import Model
 
 ATTRIBUTES: Final = {
-    MATMUL: {"T", "transpose_a", "transpose_b", "activation"},
+    MATMUL: {"T", "transpose_a", "transpose_b", "constant_b", "activation"},
     CONV: {"T", "strides", "padding", "dilations", "activation"},
 }
 
