@@ -171,7 +171,7 @@ def _check_target(model: Path, to: Path | None) -> None:
 
 def _bytes(model: ModelProto) -> bytes:
     try:
-        return model.SerializeToString()
+        return bytes(model.SerializeToString())
     except (EncodeError, ValueError) as error:
         raise InvalidInputError(f"the model cannot be written as one file: {error}") from error
 
