@@ -44,13 +44,16 @@ REGISTER_OP("AscendSigmoidGrad")
     .SetShapeFn(SigmoidGradShape)
     .Doc("dx = y * (1 - y) * dy, where y is the sigmoid's result; y and dy have one shape.");
 
+// The CPU backend's one pass, measured on AVX-512 and AVX2.
+constexpr int64_t kCyclesASigmoid = 2;
+
 class SigmoidOp : public OpKernel {
    public:
     explicit SigmoidOp(OpKernelConstruction* context)
         : OpKernel(context), op_(FindOperator(context, "sigmoid")) {}
     void Compute(OpKernelContext* context) override {
         OP_REQUIRES_OK(context, CheckRank("AscendSigmoid", context->input(0).dims()));
-        OP_REQUIRES_OK(context, RunElementwise(context, op_, 1));
+        OP_REQUIRES_OK(context, RunElementwise(context, op_, 1, kCyclesASigmoid));
     }
 
    private:

@@ -7,7 +7,7 @@ namespace ascend_ops {
 
 // Also the limit of the NPU's tensor descriptors.
 constexpr int kMaxRank = 8;
-// What an element costs a core, measured on AVX2.
+// What an element of an emulated kernel costs a core, measured on AVX2.
 constexpr int64_t kCyclesAnElement = 8;
 
 inline Status CheckRank(const char* op, int rank) {
@@ -17,8 +17,10 @@ inline Status CheckRank(const char* op, int rank) {
 }
 
 // Allocates an output of the first input's shape and computes into it; all inputs have one shape.
+// `cycles_an_element` decides from which size on a second thread is worth its start.
 inline Status RunElementwise(OpKernelContext* context, const AscendOperator* op,
-                             int32_t input_count) {
+                             int32_t input_count,
+                             int64_t cycles_an_element = kCyclesAnElement) {
     const Tensor& first = context->input(0);
     AscendTensor tensors[ASCEND_MAX_TENSORS];
     Tensor* output = nullptr;
@@ -31,7 +33,7 @@ inline Status RunElementwise(OpKernelContext* context, const AscendOperator* op,
     AscendError error;
     if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
     if (plan.core_count == 0) return OkStatus();
-    const int64_t cycles = first.NumElements() / plan.core_count * kCyclesAnElement;
+    const int64_t cycles = first.NumElements() / plan.core_count * cycles_an_element;
     return RunSharded(context, op, problem, plan, tensors, cycles);
 }
 
