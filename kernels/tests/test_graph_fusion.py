@@ -219,8 +219,11 @@ def test_all_passes_leave_a_traps_answers_as_they_are(name: str) -> None:
     assert done.fused == ()
     sizes = [size or free for size, free in zip(spec.shape, OPEN[spec.shape.rank], strict=True)]
     x = tf.cast(tf.random.stateless_normal(sizes, (7, 1)), spec.dtype)
-    pairs = zip(make_callable(model)(x), make_callable(done.model)(x), strict=True)
-    for one, other in pairs:
+    try:
+        expected = make_callable(model)(x)
+    except tf.errors.OpError:
+        pytest.skip("TensorFlow itself does not run this graph on this processor")
+    for one, other in zip(expected, make_callable(done.model)(x), strict=True):
         assert relative_error(one.numpy(), other.numpy()) <= 2e-6
 
 
