@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cstring>
 #include <memory>
@@ -14,9 +15,12 @@ namespace ascend_ops {
 class Workspace {
    public:
     void* Uninitialised(uint64_t bytes) {
-        memory_.reset(new (kAlignment) uint8_t[bytes]);
+        // C++14, as older TensorFlows are compiled for, has no aligned operator new.
+        void* memory = nullptr;
+        if (posix_memalign(&memory, kAlignment, bytes) != 0) throw std::bad_alloc();
+        memory_.reset(static_cast<uint8_t*>(memory));
         bytes_ = bytes;
-        return memory_.get();
+        return memory;
     }
 
     // The first call makes it, and clears it; later ones get the same. Null when `bytes` differs.
@@ -27,9 +31,9 @@ class Workspace {
     }
 
    private:
-    static constexpr std::align_val_t kAlignment{512};
+    static constexpr size_t kAlignment = 512;
     struct Free {
-        void operator()(uint8_t* memory) const { ::operator delete[](memory, kAlignment); }
+        void operator()(uint8_t* memory) const { free(memory); }
     };
     std::mutex mutex_;
     std::unique_ptr<uint8_t[], Free> memory_;
