@@ -177,18 +177,27 @@ def test_a_balancer_that_the_engine_has_started_again_is_taken_over(
     holder.converge(Share("r1", 1, 100))
     api, names = stage.target.engine.api, stage.target.names
     before = api.inspect_container(names.balancer)["State"]
+    ends = ends_of_the_balancer(stage)
     api.pause(names.agent)
     # A crash; after `docker kill` the engine would leave it to the agent.
     crash = api.exec_create(names.balancer, ["/bin/sh", "-c", "kill -KILL -1"])
     api.exec_start(crash["Id"])
     wait_until(lambda: _runs_again(api.inspect_container(names.balancer), before), "it is back")
     api.unpause(names.agent)
+    # Until it has looked, it believes what it saw last.
+    holder.wait(lambda _: ends_of_the_balancer(stage) > ends)
     seen = holder.wait(lambda seen: seen.converged)
     assert (seen.balancer_up, seen.trouble) == (True, "")
     assert holder.answers(20) == {"r1": 20}
     stage.release("r9")
     holder.converge(Share("r9", 1, 100))
     assert holder.answers(20) == {"r9": 20}
+
+
+def ends_of_the_balancer(stage: DockerStage) -> int:
+    """How often the agent has noticed that the balancer's container ended."""
+    ended = "the load balancer's container ended"
+    return sum(ended in text for text in stage.target.events("r1"))
 
 
 def _runs_again(info: dict[str, Any], before: dict[str, Any]) -> bool:
