@@ -173,7 +173,8 @@ class Guard:
 
     `safe` is put in force when the holder's lease is older than `lease_s` seconds. With
     `unattended` the rollout waits for a person: no lease is expected, and `safe` is put in force
-    when `on_trial` breaks `limits` or is not healthy.
+    when `on_trial` breaks `limits` or is not healthy. `interim` tells of a state on
+    the way back that another one follows at once: nothing slow need be done for it alone.
     """
 
     safe: DesiredState
@@ -181,6 +182,7 @@ class Guard:
     unattended: bool = False
     on_trial: str | None = None
     limits: LiveLimits = LiveLimits()
+    interim: bool = False
 
     def to_dict(self) -> Json:
         return {
@@ -189,6 +191,7 @@ class Guard:
             "unattended": self.unattended,
             "on_trial": self.on_trial,
             "limits": self.limits.to_dict(),
+            "interim": self.interim,
         }
 
     @classmethod
@@ -199,6 +202,7 @@ class Guard:
             data["unattended"],
             data["on_trial"],
             LiveLimits.from_dict(data["limits"]),
+            data.get("interim", False),
         )
 
 

@@ -22,7 +22,7 @@ from opsctl.redact import Redactor
 from opsctl.release_store import ReleaseStore
 from opsctl.rollout import Progress, safe_state
 from opsctl.secrets import SecretStore
-from opsctl.targets.target import Target
+from opsctl.targets.target import RemoteGate, Target
 from opsctl.wait import Wait
 
 POLL_S = 0.02
@@ -46,6 +46,8 @@ class Scene:
     actor: str
     artifacts: Path
     """Folder of this rollout's gate and log files."""
+    gate_there: RemoteGate | None = None
+    """Runs the benchmark gate next to the replicas, where the target has such a place."""
 
     @property
     def wait(self) -> Wait:
@@ -76,9 +78,16 @@ def put_in_force(
         unattended=unattended,
         on_trial=on_trial,
         limits=LiveLimits(strategy.max_error_rate, strategy.min_requests),
+        interim=not unattended and _is_on_the_way_back(turn),
     )
     scene.target.apply(state, turn.stamp, guard)
     scene.attendance.epoch = turn.stamp.epoch
+
+
+def _is_on_the_way_back(turn: Turn) -> bool:
+    """Whether the step gives traffic back: what was left is stopped in a step of its own."""
+    rollback = turn.progress.op == "rollback" and turn.step.kind == "promote"
+    return rollback or turn.step.kind in ("restore", "prove")
 
 
 def settle_limit_s(scene: Scene) -> float:

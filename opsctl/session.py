@@ -105,6 +105,7 @@ class Session:
             self.read.clock,
             self.actor,
             folder,
+            self.read.place.gate,
         )
         return deploy.Rollout(scene, self.read.journal, self.read.inbox, self._expected())
 
@@ -139,13 +140,14 @@ class Session:
 
 @contextlib.contextmanager
 def in_charge(
-    project: Project, console: Console, command: str, options: Options, *, reach: bool = True
+    place: Project | Reader, console: Console, command: str, options: Options, *, reach: bool = True
 ) -> Iterator[Session]:
-    """Hold the service for a block. Raises LockHeld when somebody else does.
+    """Hold the service for a block. Raises LockHeld when somebody else does. Who has looked at it
+    already goes on with what he knows, as each new look costs a hurried command time.
 
     Raises TargetUnreachable when the target does not answer, unless it need not (`reach`).
     """
-    look = reader(project)
+    look = place if isinstance(place, Reader) else reader(place)
     actor = actor_name()
     look.storage.prepare()
     holder = Holder(os.getpid(), actor, command, look.clock.now())

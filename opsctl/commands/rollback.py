@@ -41,7 +41,7 @@ def rollback(
         there = release in (None, outcome.data["serving_release"])
         if outcome.exit_code or (there and outcome.data["outcome"] in TAKEN_BACK):
             return outcome
-    with in_charge(project, console, "rollback", options) as session:
+    with in_charge(look, console, "rollback", options) as session:
         going = session.read.open_progress()
         if going:
             done = make_way(session, going)

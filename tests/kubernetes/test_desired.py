@@ -10,10 +10,13 @@ from opsctl.targets.kubernetes.desired import (
     Scenery,
     by_selector,
     described,
+    is_at_hand,
+    leaving,
     next_state,
     ordered_by_name,
     plain,
     read_state,
+    shrinks,
     spelled,
 )
 
@@ -125,3 +128,30 @@ def test_helm_history_tells_a_state_in_words() -> None:
     assert words == "r1 ×3 80 %, r2 ×1 20 %, r1 baseline ×1 0 %"
     assert described(state(Share("r1", 3, 100), Share("r2", 2))) == "r1 ×3 all traffic, r2 ×2"
     assert described(DesiredState()) == "nothing"
+
+
+def test_traffic_is_at_hand_where_all_that_gets_it_runs_already() -> None:
+    assert is_at_hand(BESIDE, BESIDE.shifted({"r2": 100}))
+    assert is_at_hand(BESIDE, state(Share("r2", 3, 100)))
+    assert not is_at_hand(OLD, state(Share("r1", 3, 0), Share("r2", 3, 100)))
+    assert not is_at_hand(BESIDE, BESIDE)
+    assert not is_at_hand(BESIDE, BESIDE.shifted({}))
+    baseline = OLD.put(Share("r2", 1, role="baseline"))
+    assert not is_at_hand(baseline, state(Share("r2", 3, 100)))
+
+
+def test_what_grows_or_stays_takes_nothing_away() -> None:
+    assert not shrinks(OLD, BESIDE)
+    assert not shrinks(BESIDE, BESIDE.shifted({"r2": 100}))
+    assert shrinks(BESIDE, OLD)
+    assert shrinks(OLD, state(Share("r1", 2, 100)))
+    assert shrinks(OLD.put(Share("r1", 1, role="baseline")), OLD)
+
+
+def test_what_leaves_has_no_traffic_and_is_not_wanted() -> None:
+    moved = state(Share("r1", 3, 0), Share("r2", 3, 100))
+    assert leaving(moved, state(Share("r2", 3, 100))) == [Share("r1", 3, 0)]
+    assert leaving(moved, moved) == []
+    assert leaving(BESIDE, state(Share("r2", 3, 100))) == []
+    gated = OLD.put(Share("r1", 1, role="baseline"))
+    assert leaving(gated, OLD) == [Share("r1", 1, role="baseline")]

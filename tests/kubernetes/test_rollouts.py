@@ -9,14 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests.apps.processes import start_client
-from tests.apps.project import CANDIDATES, Candidate
+from tests.apps.project import CANDIDATES, Candidate, Options
 from tests.cluster.gateway import traefik
-from tests.cluster.kubernetes import HELMS
-from tests.kubernetes.light_project import KubeOpsctl, by_helm, by_route
+from tests.cluster.kubernetes import HELMS, Cluster
+from tests.kubernetes.guard_image import copy_program
+from tests.kubernetes.light_project import (
+    KubeOpsctl,
+    by_helm,
+    by_route,
+    image_with_model,
+    light_in,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 RATE_PER_S = 40.0
+PRE_STOP_S = 60
+"""Longer than all that a rollback does takes together on a machine that is busy."""
 
 
 def deploy(light: KubeOpsctl, serial: int, candidate: Candidate | None = None) -> dict[str, object]:
@@ -25,6 +34,15 @@ def deploy(light: KubeOpsctl, serial: int, candidate: Candidate | None = None) -
     result = light.run("deploy")
     assert result.data, result.stderr
     return dict(result.data)
+
+
+@pytest.fixture(scope="session")
+def image_with_shell(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The light service in an image that can run a command, as users' images can."""
+    root = tmp_path_factory.mktemp("image") / "root"
+    image_with_model(cluster, root)
+    copy_program(root, Path("/bin/sh"))
+    return cluster.order("image", "served-shell:1", str(root), "/light").strip()
 
 
 @pytest.fixture(params=["selector", "route"])
@@ -65,6 +83,25 @@ def test_good_and_bad_releases_and_a_rollback_cost_no_request(way: KubeOpsctl) -
     assert seen["failed"] == 0, seen["failures"][:5]
     assert set(seen["releases"]) == {"r1", "r2"}
     assert light.status()["serving_release"] == "r1"
+
+
+def test_users_leave_a_bad_release_without_the_wait_before_its_pods_end(
+    cluster: Cluster, room: str, image_with_shell: str, tmp_path: Path
+) -> None:
+    options = Options(replicas=2, gate=False)
+    project = light_in(cluster, room, tmp_path / "project", image_with_shell, options)
+    project.edit(lambda service: service["kubernetes"].update(pre_stop_s=PRE_STOP_S))
+    light = KubeOpsctl(project, project)
+    deploy(light, 1)
+    deploy(light, 2)
+    with start_client(project, project.root, rate=RATE_PER_S) as client:
+        back = light.run("rollback")
+        assert (back.exit_code, back.data["serving_release"]) == (0, "r1"), back.stderr
+        seen = client.stop()
+    assert seen["failed"] == 0, seen["failures"][:5]
+    # What users keep alive would stay with the pods for as long as those wait.
+    assert back.ended - seen["releases"]["r2"]["last_sent"] > PRE_STOP_S / 2
+    assert back.seconds > PRE_STOP_S
 
 
 def test_another_machine_needs_nothing_but_the_kubeconfig(

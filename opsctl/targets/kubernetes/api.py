@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -65,9 +66,10 @@ class Api:
         """An object, or a list of them. Raises Missing, Refused, TargetUnreachable."""
         return self._ask("GET", path, query)
 
-    def post(self, path: str, body: Json) -> Json:
-        """Create an object. Raises Conflict when there is one of that name."""
-        return self._ask("POST", path, {}, body)
+    def post(self, path: str, body: Json, **query: Any) -> Json:
+        """Create an object; dryRun=All only tells the result. Raises Conflict when there is one of
+        that name."""
+        return self._ask("POST", path, query, body)
 
     def put(self, path: str, body: Json) -> Json:
         """Replace an object; with a resourceVersion only that version (else Conflict)."""
@@ -227,16 +229,18 @@ class Api:
     def _api(self) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = _connect(self._settings.context)
+                self._client = _connect(os.environ.get("KUBECONFIG"), self._settings.context)
         return self._client
 
 
-def _connect(context: str | None) -> Any:
-    """A client by KUBECONFIG (or ~/.kube/config), else by the pod's own account."""
+@functools.cache
+def _connect(kubeconfig: str | None, context: str | None) -> Any:
+    """A client by KUBECONFIG (or ~/.kube/config), else by the pod's own account; one for all that
+    go the same way, with their connections."""
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")
 
-    default = os.path.expanduser(os.environ.get("KUBECONFIG") or "~/.kube/config")
+    default = os.path.expanduser(kubeconfig or "~/.kube/config")
     found = any(os.path.exists(os.path.expanduser(p)) for p in default.split(os.pathsep) if p)
     try:
         configuration = client.Configuration()

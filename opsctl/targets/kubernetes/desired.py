@@ -133,6 +133,25 @@ def weights_of(state: DesiredState) -> dict[str, int]:
     return {share.release: share.weight for share in state.shares if share.weight}
 
 
+def is_at_hand(current: DesiredState, wanted: DesiredState) -> bool:
+    """Whether `wanted` has the traffic elsewhere, and only with releases that run already."""
+    running = {share.release for share in current.shares if share.role == "serving"}
+    weights = weights_of(wanted)
+    return bool(weights) and weights != weights_of(current) and weights.keys() <= running
+
+
+def shrinks(current: DesiredState, goal: DesiredState) -> bool:
+    """Whether anything that runs has to go, or to become less, on the way to `goal`."""
+    wanted = {_key(share): share.replicas for share in goal.shares}
+    return any(wanted.get(_key(share), 0) < share.replicas for share in current.shares)
+
+
+def leaving(current: DesiredState, wanted: DesiredState) -> list[Share]:
+    """What runs without traffic and is not wanted any more."""
+    kept = {_key(share) for share in wanted.shares}
+    return [share for share in current.shares if not share.weight and _key(share) not in kept]
+
+
 def _key(share: Share) -> tuple[str, Role]:
     return share.release, share.role
 

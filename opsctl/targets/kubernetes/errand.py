@@ -13,7 +13,6 @@ from opsctl.errors import HealthFailed
 from opsctl.model import Json, Replica
 from opsctl.render.service_values import PYTHON
 from opsctl.shell import OUTPUT_MAX_BYTES
-from opsctl.targets.kubernetes.live import CONTAINER
 from opsctl.targets.kubernetes.values import kept_release
 from opsctl.targets.target import CommandResult
 
@@ -48,7 +47,8 @@ def run(
     filled = [placeholders.fill(word, _known(launch, replica)) for word in argv]
     more = [f"{name}={value}" for name, value in bounds.env.items()]
     command = ["env", *more, *filled] if more else filled
-    query = [("container", CONTAINER), ("stdout", "true"), ("stderr", "true")]
+    container = target.view.container(replica.name)
+    query = [("container", container), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
     path = target.names.path("pods", replica.name, "exec")
     client = target.api.command(path, query)

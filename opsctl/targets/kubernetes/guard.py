@@ -19,12 +19,11 @@ from types import FrameType
 
 from opsctl.config.settings import Kubernetes
 from opsctl.errors import ConfigError, OpsctlError, TargetUnreachable
-from opsctl.model import DesiredState, Json
-from opsctl.render.manifests import front_selector
-from opsctl.targets.kubernetes import guarding
+from opsctl.model import DesiredState
+from opsctl.targets.kubernetes import guarding, switch
 from opsctl.targets.kubernetes.api import Api, Conflict
 from opsctl.targets.kubernetes.desired import Order, spelled
-from opsctl.targets.kubernetes.live import Live, by_header
+from opsctl.targets.kubernetes.live import Live
 from opsctl.targets.kubernetes.mirror import Mirror
 from opsctl.targets.kubernetes.names import GUARD, IN_FORCE, ORDER_PART, TAKEN, VALUES, Names
 from opsctl.targets.kubernetes.orders import KEY, Orders
@@ -52,12 +51,12 @@ class Sentry:
 
     def __init__(self, names: Names, mode: str) -> None:
         self._names = names
-        self._mode = mode
         self._api = Api(Kubernetes())
         self._view = View(self._api, names)
         self._orders = Orders(self._api, names)
         self._storage = KubeStorage(self._api, names)
         self._meter = Meter(self._api, names)
+        self._hand = switch.Hand(self._api, names, mode, self._base, GUARD)
         kept = names.kept(ORDER_PART)
         self._order = Mirror(self._api, names.path("configmaps"), kept)
         self._lease = Mirror(self._api, names.path("leases"), kept)
@@ -133,7 +132,7 @@ class Sentry:
         wanted = guarding.off_traffic(live.in_force, order.guard.safe)
         if wanted is None or wanted == live.in_force:
             return
-        self._flow(live, wanted)
+        switch.send(self._hand, live, wanted)
         say(f"traffic is as it was: {spelled(wanted)}")
 
     def _retire(self, order: Order, live: Live) -> None:
@@ -149,8 +148,7 @@ class Sentry:
         if not self._orders.replace_order(order, changed):
             return
         for release in sorted(gone):
-            path = self._names.path("deployments", self._names.workload(release), "scale")
-            self._api.patch(path, {"spec": {"replicas": 0}}, GUARD)
+            switch.end(self._hand, release)
             say(f"{release} has retired")
         for _ in range(TRIES):
             if self._forgotten(gone):
@@ -163,52 +161,16 @@ class Sentry:
         front = self._api.get(path)
         shares = Live(front, (), ()).in_force.shares
         left = DesiredState(tuple(s for s in shares if s.release not in gone))
-        notes = {IN_FORCE: spelled(left), VALUES: TAKEN}
+        notes = {"annotations": {IN_FORCE: spelled(left), VALUES: TAKEN}}
         try:
-            self._api.patch(path, {"metadata": {**_version(front), "annotations": notes}}, GUARD)
+            self._api.patch(path, {"metadata": {**switch.version(front), **notes}}, GUARD)
         except Conflict:
             return False
         return True
 
-    def _flow(self, live: Live, wanted: DesiredState) -> None:
-        """Send the traffic where `wanted` says."""
-        if self._mode == "route":
-            path = self._names.path("httproutes", self._names.service)
-            route = self._api.get(path)
-            weights = {
-                self._names.workload(share.release): share.weight
-                for share in wanted.shares
-                if share.role == "serving"
-            }
-            rules = [rule for rule in route["spec"]["rules"] if not by_header(rule)]
-            for back in (back for rule in rules for back in rule["backendRefs"]):
-                back["weight"] = weights.get(back["name"], back["weight"])
-            self._api.patch(path, {"spec": {"rules": rules}}, GUARD)
-        selector: Json = front_selector(self._names.service, self._rows(wanted), self._mode)
-        old = (live.front or {"spec": {}})["spec"].get("selector") or {}
-        # In a merge patch null takes a key away.
-        merged = {**dict.fromkeys(old), **selector}
-        metadata = {"annotations": {IN_FORCE: spelled(wanted), VALUES: TAKEN}}
-        if live.front is not None:  # as it was seen; otherwise the next look decides anew
-            metadata |= _version(live.front)
-        front = self._names.path("services", self._names.service)
-        self._api.patch(front, {"metadata": metadata, "spec": {"selector": merged}}, GUARD)
-
-    def _rows(self, wanted: DesiredState) -> list[Json]:
-        return [
-            {"name": s.release, "weight": s.weight, "base": self._base(s.release)}
-            for s in wanted.shares
-            if s.weight
-        ]
-
     def _base(self, release: str) -> str:
         kept = self._storage.read(f"releases/{release}/release.json")
         return str(json.loads(kept.data)["launch"]["container"].get("base", "")) if kept else ""
-
-
-def _version(found: Json) -> Json:
-    """What makes a change one of exactly this version."""
-    return {"resourceVersion": found["metadata"]["resourceVersion"]}
 
 
 def say(text: str) -> None:

@@ -74,11 +74,18 @@ class Helm:
             time.sleep(0.2 * attempt)
 
     def uninstall(self) -> None:
-        """Remove all that Helm made of the service, and its history."""
-        self.recover()
-        done = self._run(["uninstall", self._names.service, "--ignore-not-found"], "")
-        if not done.ok:
-            raise _failed("uninstall the release", done)
+        """Remove all that Helm made of the service, and its history.
+
+        Raises TargetUnreachable with Helm's own words.
+        """
+        argv = ["uninstall", self._names.service, "--ignore-not-found"]
+        for attempt in range(1, TRIES + 1):
+            self.recover()
+            done = self._run(argv, "")
+            if done.ok:
+                return
+            time.sleep(0.2 * attempt)
+        raise _failed("uninstall the release", done)
 
     def is_whole(self) -> bool:
         """Whether the newest revision came to its end; a killed or failed one may have changed

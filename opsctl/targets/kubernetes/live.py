@@ -13,6 +13,8 @@ from opsctl.targets.kubernetes.desired import Turns, read_state
 from opsctl.targets.kubernetes.names import IN_FORCE, RELEASE, ROLE, TURNS, VALUES
 
 CONTAINER = "service"
+RELEASE_VARIABLE = "OPSCTL_RELEASE"
+"""What the chart tells a container, so that its answers can name the release."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,10 @@ class Live:
             and all(counts[key] <= wanted.get(key, 0) for key in counts)
         )
 
+    def silent(self) -> set[str]:
+        """Releases whose pods may not know what they are called: those that were adopted."""
+        return {key_of(pod)[0] for pod in self.pods if not _knows_its_release(pod)}
+
     def _running(self) -> list[Json]:
         """Deployments less those that the guard has emptied."""
         return [one for one in self.deployments if one["spec"].get("replicas") != 0]
@@ -249,9 +255,21 @@ def route_taken(route: Json) -> bool:
     return False
 
 
+def container_of(spec: Json) -> Json:
+    """The container that serves: ours by its name; of a pod that was adopted it is the first."""
+    found: list[Json] = spec["containers"]
+    return next((one for one in found if one["name"] == CONTAINER), found[0])
+
+
 def _container(pod: Json) -> Json:
+    name = container_of(pod["spec"])["name"]
     found = pod["status"].get("containerStatuses") or ()
-    return next((one for one in found if one["name"] == CONTAINER), {})
+    return next((one for one in found if one["name"] == name), {})
+
+
+def _knows_its_release(pod: Json) -> bool:
+    env = container_of(pod["spec"]).get("env") or ()
+    return any(one["name"] == RELEASE_VARIABLE for one in env)
 
 
 def _port(pod: Json, name: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Json, Replica
-from opsctl.targets.kubernetes.live import CONTAINER, key_of
+from opsctl.targets.kubernetes.live import key_of
 
 if TYPE_CHECKING:
     from opsctl.targets.kubernetes.target import KubernetesTarget
@@ -63,7 +63,8 @@ def _last(target: KubernetesTarget, replica: Replica, lines: int) -> list[str]:
 def _log(target: KubernetesTarget, pod: str, lines: int, **query: str) -> list[str]:
     path = target.names.path("pods", pod, "log")
     try:
-        text = target.api.text(path, container=CONTAINER, tailLines=lines, **query)
+        container = target.view.container(pod)
+        text = target.api.text(path, container=container, tailLines=lines, **query)
     except TargetUnreachable:
         return []  # it has not begun, or is gone
     return text.splitlines()
@@ -75,7 +76,7 @@ def _follow(target: KubernetesTarget, release: str) -> Iterator[str]:
     readers: dict[str, threading.Thread] = {}
 
     def listen(pod: str) -> None:
-        query = {"container": CONTAINER, "follow": "true", "tailLines": 0,
+        query = {"container": target.view.container(pod), "follow": "true", "tailLines": 0,
                  "timeoutSeconds": FOLLOW_S}  # fmt: skip
         try:
             for line in target.api.lines(target.names.path("pods", pod, "log"), **query):

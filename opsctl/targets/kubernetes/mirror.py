@@ -37,6 +37,10 @@ class Mirror:
         self._down_since: float | None = None
         self._count = 0
 
+    def begin(self) -> None:
+        """List, and watch from then on. Raises TargetUnreachable."""
+        self._require()
+
     def all(self) -> list[Json]:
         """All objects, by name. Raises TargetUnreachable when they can't be known."""
         self._require()

@@ -34,13 +34,17 @@ TURN = "opsctl/turn"
 VALUES = "opsctl/values"
 """Annotation of the front Service: digest of all values but the stamp."""
 TAKEN = "guard"
-"""Digest of values that no revision of Helm has: the guard has changed what stands there."""
+"""Digest of values that no revision of Helm has: what stands there was changed ahead of Helm, by
+the guard or by a command in a hurry."""
 
 BY_OPSCTL = "opsctl "
 """Descriptions of our revisions of Helm begin with it."""
 
 GUARD = "opsctl-guard"
 """Manager of the fields that the guard changes."""
+
+SWITCH = "opsctl-switch"
+"""Manager of the fields that a command changes ahead of Helm."""
 
 SLUG_MAX = 150
 
@@ -124,6 +128,7 @@ GROUPS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "pods": "/api/v1",
+    "replicasets": "/apis/apps/v1",
     "secrets": "/api/v1",
     "services": "/api/v1",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import threading
+import time
 from dataclasses import replace
 
 from opsctl.errors import Superseded, TargetUnreachable
@@ -21,6 +22,9 @@ from opsctl.targets.kubernetes.names import ORDER_PART, Names
 KEY = "order"
 EPOCH = "opsctl/epoch"
 TRIES = 50
+FRESH_S = 0.5
+"""What was told so short a time ago is true enough: nobody takes charge within it, who would have
+to see the lock stand still for much longer."""
 
 
 class Orders:
@@ -34,16 +38,27 @@ class Orders:
         self._lock = threading.RLock()
         """The thread that renews the lease reads as well."""
         self._known: Json | None = None
+        self._told_at = 0.0
+        """When what is known was so at the latest, on this machine's clock."""
         self._epoch = 0
 
     def read(self) -> Order:
         """The order in force now, asked of the API server."""
         with self._lock:
+            asked = time.monotonic()
             try:
                 self._known = self._api.get(self._path)
             except Missing:
                 self._known = None
+            self._told_at = asked
             return self._order()
+
+    def is_current(self, wanted: Order) -> bool:
+        """Whether the order still is the one in force, and no guard has stepped in."""
+        with self._lock:
+            fresh = time.monotonic() - self._told_at < FRESH_S
+            known = self._order() if fresh else self.read()
+        return known.stamp == wanted.stamp and not known.guarded
 
     def seen(self) -> Order:
         """The order in force as a watch tells it: no request, and a few milliseconds late."""
@@ -52,15 +67,16 @@ class Orders:
 
     def give(self, wanted: Order) -> None:
         """Order something. Raises Superseded when somebody newer is in charge."""
-        for _ in range(TRIES):
-            if self._given(wanted):
+        for attempt in range(TRIES):
+            if self._given(wanted, anew=attempt > 0):
                 return
         raise TargetUnreachable("too many others order something", next_step="See: opsctl status")
 
-    def _given(self, wanted: Order) -> bool:
-        """One try; False when somebody else wrote meanwhile. Raises Superseded."""
+    def _given(self, wanted: Order, *, anew: bool) -> bool:
+        """One try; False when somebody else wrote meanwhile, as far as the order was known (it is
+        asked for `anew`, or the first time). Raises Superseded."""
         with self._lock:
-            known = self.read()
+            known = self.read() if anew or self._known is None else self._order()
             stamp, before = wanted.stamp, known.stamp
             older = (stamp.epoch, stamp.sequence) < (before.epoch, before.sequence)
             if stamp.epoch < known.fence or older:
@@ -127,6 +143,7 @@ class Orders:
     def _write(self, order: Order) -> bool:
         """Whether it was written; False when somebody else was faster."""
         data = {KEY: json.dumps(order.to_dict())}
+        asked = time.monotonic()
         try:
             if self._known is None:
                 metadata = {
@@ -139,6 +156,7 @@ class Orders:
             else:
                 self._known = self._api.put(self._path, {**self._known, "data": data})
             self._mirror.put(self._known)
+            self._told_at = asked
         except (Conflict, Missing):
             return False
         return True

@@ -14,10 +14,13 @@ from opsctl.model import Json
 from opsctl.targets.kubernetes.api import Api, Conflict, Missing
 from opsctl.targets.kubernetes.live import Live
 from opsctl.targets.kubernetes.live import owners as owners_of
-from opsctl.targets.kubernetes.names import GUARD, Names
+from opsctl.targets.kubernetes.names import GUARD, SWITCH, Names
 
 TRIES = 10
 HELM = "helm"
+OURS = (GUARD, SWITCH)
+"""Managers of what opsctl changes itself, which Helm writes down afterwards."""
+
 TRAFFIC: Mapping[str, tuple[str, str]] = {
     "services": ("f:spec", "f:selector"),
     "httproutes": ("f:spec", "f:rules"),
@@ -54,10 +57,10 @@ def _taken(api: Api, kind: str, path: str) -> bool:
 
 
 def disowned(kind: str, entries: list[Json]) -> list[Json]:
-    """The entries of `managedFields` without the guard's; traffic is nobody's but Helm's."""
+    """The entries of `managedFields` without opsctl's own; traffic is nobody's but Helm's."""
     left = []
     for entry in entries:
-        if entry["manager"] == GUARD:
+        if entry["manager"] in OURS:
             continue
         if entry["manager"] != HELM and kind in TRAFFIC:
             entry = _without(entry, TRAFFIC[kind])

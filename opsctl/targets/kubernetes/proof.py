@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Endpoint
@@ -43,37 +43,46 @@ class Proof:
         self._streak = 0
         self._mute = 0
 
-    def holds(self, weights: Mapping[str, int]) -> bool:
-        """Whether the front door answers as `weights` say; asks it once unless that is known.
+    def holds(self, weights: Mapping[str, int], silent: Collection[str] = ()) -> bool:
+        """Whether the front door answers as `weights` say; asks it unless that is known, and again
+        as long as the answers are right.
 
-        Where nobody can tell (no address, no way there, answers without a name) it holds.
+        Of those that are `silent` answers need not tell the release. Where nobody can tell (no
+        address, no way there, answers without a name) it holds.
         """
         if not weights or self._mute >= MUTE_MAX:
             return True
         if weights != self._wanted:
             self.forget()
             self._wanted = dict(weights)
-        if self._proved:
-            return True
+        for _ in range(STREAK):
+            if self._proved or not self._ask(weights, silent):
+                break
+        return self._proved or self._mute >= MUTE_MAX
+
+    def _ask(self, weights: Mapping[str, int], silent: Collection[str]) -> bool:
+        """Ask once; whether the answer was as it should be, so that it is worth to go on."""
         try:
-            self._note(_answered(self._door(), self._host), weights)
+            answer = _answered(self._door(), self._host)
         except (TargetUnreachable, OSError, http.client.HTTPException):
             self._mute += 1
-            return self._mute >= MUTE_MAX
+            return False
         self._mute = 0
-        named = self._seen >= weights.keys() or self._seen == {NAMELESS}
+        self._note(answer, weights, bool(silent))
+        named = self._seen >= weights.keys() - set(silent) or self._seen == {NAMELESS}
         self._proved = self._streak >= STREAK and named
-        return self._proved
+        return self._streak > 0
 
     def forget(self) -> None:
         """What was proved is so no more: traffic goes elsewhere now."""
         self._wanted, self._proved = None, False
         self._seen, self._streak = set(), 0
 
-    def _note(self, release: str | None, weights: Mapping[str, int]) -> None:
+    def _note(self, release: str | None, weights: Mapping[str, int], some_silent: bool) -> None:
         """Count one answer; None is one of the door itself, which has nowhere to send to."""
         self._names = self._names or bool(release)
-        known = release in weights or (release == NAMELESS and not self._names)
+        may_be_silent = some_silent or not self._names
+        known = release in weights or (release == NAMELESS and may_be_silent)
         if release is None or not known:
             self._streak = 0
             return

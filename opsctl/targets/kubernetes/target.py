@@ -13,6 +13,7 @@ from opsctl.config.settings import Project
 from opsctl.errors import OpsctlError, TargetUnreachable
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
 from opsctl.targets.kubernetes import desired, owners, values
+from opsctl.targets.kubernetes.ahead import Ahead
 from opsctl.targets.kubernetes.api import Api
 from opsctl.targets.kubernetes.desired import LINGER_S, NOTHING, Order, Scenery, next_state
 from opsctl.targets.kubernetes.live import Live, front_weights
@@ -50,7 +51,10 @@ class KubernetesTarget:
         """Releases that were read already: they never change."""
         self._flowing_since = time.monotonic()
         """When traffic last moved, as far as this process knows: it may just have been told."""
+        self._moved = False
+        """Whether this process has moved it: then the front door has to show that it has."""
         self._proof = Proof(self.front_door, self.settings.gateway.hostnames)
+        self._ahead = Ahead(self)
         self._whole = False
         """Whether the newest revision is known to have come to its end."""
         self._helm: Helm | None = None
@@ -76,6 +80,10 @@ class KubernetesTarget:
             from opsctl.targets.kubernetes import guard_setup
 
             guard_setup.ensure(self)
+            if self.settings.bench_image is not None:
+                from opsctl.targets.kubernetes import bench_job
+
+                bench_job.remove(self)
         self._own = order
         with self._present(stamp.epoch):
             self._advance(order, self._look())
@@ -180,12 +188,14 @@ class KubernetesTarget:
     def _advance(self, order: Order, live: Live) -> Live:
         """Put in force what comes next on the way to the order; the objects afterwards."""
         current = live.in_force
-        lingered = self._lingered(live)
-        proved = order.guard.safe.serving_release
-        seen = Scenery(current, live.ready(), lingered, proved)
-        wanted = next_state(self.goal(order.in_force), seen)
+        goal, proved = self.goal(order.in_force), order.guard.safe.serving_release
+        # A release that hangs is not asked, where nothing depends on its answer.
+        lingered = not desired.shrinks(current, goal) or self._lingered(live)
+        wanted = next_state(goal, Scenery(current, live.ready(), lingered, proved))
         if not wanted.shares and live.front is None:
             return live  # nothing was ever there, and nothing is wanted
+        if self._ahead.is_enough(order, live, wanted):
+            return live
         turns = desired.next_turns(live.turns, wanted, order.in_force)
         made = values.of_state(self, wanted, order, turns)
         self._whole = self._whole or self.helm.is_whole()
@@ -194,6 +204,11 @@ class KubernetesTarget:
             return live
         if not self._is_current(order):
             return live
+        if self._ahead.switch(order, live, wanted):
+            self._flowing_since, self._moved = time.monotonic(), True
+            if order.guard.interim:
+                return self._look()
+        self._ahead.end(live, wanted)
         told = f"{BY_OPSCTL}{order.stamp.epoch}.{order.stamp.sequence}: {desired.described(wanted)}"
         self._whole = False
         try:
@@ -207,7 +222,7 @@ class KubernetesTarget:
             return live  # the guard or another command stepped in meanwhile
         self._whole = True
         if desired.weights_of(wanted) != desired.weights_of(current):
-            self._flowing_since = time.monotonic()
+            self._flowing_since, self._moved = time.monotonic(), True
         return self._seen(values.mark_of(made), wanted)
 
     def _look(self) -> Live:
@@ -218,7 +233,7 @@ class KubernetesTarget:
         has not said so may still send requests elsewhere."""
         weights = desired.weights_of(live.in_force)
         routed = self.mode != "route" or live.routed == weights
-        if not routed or not self._proof.holds(weights):
+        if not routed or not self._proof.holds(weights, live.silent()):
             self._flowing_since = time.monotonic()
             return False
         return time.monotonic() - self._flowing_since >= LINGER_S[self.mode]
@@ -226,8 +241,7 @@ class KubernetesTarget:
     def _is_current(self, order: Order) -> bool:
         """Whether the order still is the one in force: a command that stood still must not undo
         what another has done meanwhile."""
-        known = self.orders.read()
-        if known.stamp == order.stamp and not known.guarded:
+        if self.orders.is_current(order):
             return True
         self.stop()
         return False
@@ -280,14 +294,14 @@ class KubernetesTarget:
             shared = desired.by_selector(shared)
         goal = desired.ordered_by_name(desired.plain(shared))
         weights = front_weights(live, values.selector(self, live.in_force), self.mode)
-        if self._own is not None and not self._proof.holds(weights):
+        if self._moved and not self._proof.holds(weights, live.silent()):
             weights = {}
         return Observed(
             stamp=max(order.stamp, live.stamp),
-            desired=shared,
+            desired=values.as_scaled(self, shared, live),
             converged=(
                 live.in_force == goal and weights == desired.weights_of(goal)
-                and live.reached(goal) and not order.guarded
+                and live.reached(values.as_scaled(self, goal, live)) and not order.guarded
             ),
             replicas=live.replicas(),
             balancer_up=live.front is not None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from opsctl.errors import TargetUnreachable
 from opsctl.model import Json
 from opsctl.targets.kubernetes.api import Api, Missing
-from opsctl.targets.kubernetes.live import Live, is_ready
+from opsctl.targets.kubernetes.live import CONTAINER, Live, container_of, is_ready
 from opsctl.targets.kubernetes.mirror import Mirror
 from opsctl.targets.kubernetes.names import Names
 
@@ -30,14 +31,18 @@ class View:
         self.services = Mirror(api, names.path("services"), chosen)
         self.deployments = Mirror(api, names.path("deployments"), chosen)
         self.routes = Mirror(api, names.path("httproutes"), chosen)
+        self.mirrors = {"services": self.services, "httproutes": self.routes}
+        """Those of what says where traffic goes, by kind."""
         self._events = Mirror(api, names.path("events"), "")
         self._has_routes: bool | None = None
         self._grouped: dict[str, list[Json]] = {}
         self._grouped_at = -1
         self._silent_until = 0.0
+        self._begun = False
 
     def look(self, mode: str = "selector") -> Live:
         """All of it; with mode `route` the HTTPRoute too. Raises TargetUnreachable."""
+        self._begin(mode)
         pods = self.pods.all()
         return Live(
             front=self.services.get(self._names.service),
@@ -47,10 +52,26 @@ class View:
             route=self.routes.get(self._names.service) if mode == "route" else None,
         )
 
+    def _begin(self, mode: str) -> None:
+        """List all kinds at the same time: who is in a hurry waits for one answer, not for four."""
+        if self._begun:
+            return
+        mirrors = [self.pods, self.services, self.deployments]
+        if mode == "route":
+            mirrors.append(self.routes)
+        with ThreadPoolExecutor(len(mirrors)) as pool:
+            list(pool.map(Mirror.begin, mirrors))
+        self._begun = True
+
     def refresh(self) -> None:
         """Know all that was written until now."""
         for mirror in (self.services, self.deployments, self.pods):
             mirror.refresh()
+
+    def container(self, pod: str) -> str:
+        """The name of a pod's container that serves."""
+        found = self.pods.get(pod)
+        return str(container_of(found["spec"])["name"]) if found else CONTAINER
 
     def warnings(self) -> list[Json]:
         """Events of the namespace. Raises TargetUnreachable."""
