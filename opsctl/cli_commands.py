@@ -217,6 +217,7 @@ COMMANDS: dict[str, Command] = {
     "abort": steering.abort,
     "rollback": steering.rollback,
     "down": steering.down,
+    "adopt": steering.adopt,
     "releases": _releases,
     "lock": _lock,
     "audit": _audit,

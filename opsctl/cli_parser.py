@@ -212,7 +212,16 @@ COMMANDS: tuple[tuple[str, str, Extra], ...] = (
             one("--preview", action="store_true", help="say what would be done"),
         ),
     ),
-    ("down", "stop the service and remove all of its state", nothing),
+    (
+        "down",
+        "stop the service and remove all of its state",
+        one("--keep", action="store_true", help="let it run on, with nobody in charge of it"),
+    ),
+    (
+        "adopt",
+        "take over a Deployment that runs already, without a restart",
+        one("name", metavar="DEPLOYMENT", help="its name in the service's namespace"),
+    ),
     (
         "releases",
         "the releases that are kept",

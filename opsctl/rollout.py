@@ -18,6 +18,9 @@ from opsctl.records import Record
 
 CLOSE = "close"
 PAUSE = "pause"
+_DONE = {"rollback": "rolled_back_on_request", "adopt": "adopted"}
+"""How rollouts end well that are no deploy."""
+
 WITHDRAWALS = ("abort", "rollback", "guard", "supersede")
 """Requests that take the candidate back."""
 
@@ -168,8 +171,7 @@ def outcome(progress: Progress) -> Json:
             return _ended("rolled_back", 10 if progress.base else 12, reason)
         return _ended("aborted", 23, reason)
     if progress.failed is None:
-        done = "rolled_back_on_request" if progress.op == "rollback" else "deployed"
-        return _ended(done, 0, "all steps passed")
+        return _ended(_DONE.get(progress.op, "deployed"), 0, "all steps passed")
     if not progress.touched:
         code = progress.failed["error"]["exit_code"]
         name = "refused" if code in (2, 4, 30) else "build_failed"

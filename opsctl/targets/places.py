@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opsctl.config.settings import Project
+from opsctl.model import Json
 from opsctl.storage import Storage
-from opsctl.targets.target import Drift, Tap, Target
+from opsctl.targets.target import Drift, Handover, RemoteGate, Tap, Target
 
 if TYPE_CHECKING:
+    from opsctl.bench import GateRequest
     from opsctl.release_store import ReleaseStore
 
 
@@ -27,6 +29,10 @@ class Place:
     """What the target knows to differ from what was deployed, beyond what `observe` tells."""
     tap: Callable[[float], AbstractContextManager[Tap]] | None = None
     """Has the load balancer tell of a share of the requests; None where it is not opsctl's."""
+    handover: Callable[[], Handover] | None = None
+    """Opens what takes over what runs already, and gives it back; None where nothing does."""
+    gate: RemoteGate | None = None
+    """Runs the benchmark gate next to the replicas; None where this machine does it itself."""
 
 
 def _local(project: Project) -> Place:
@@ -75,7 +81,20 @@ def _kubernetes(project: Project) -> Place:
 
         return of_target(target)
 
-    return Place(target, target.storage, releases, drift)
+    def handover() -> Handover:
+        from opsctl.targets.kubernetes.handover import KubeHandover
+
+        return KubeHandover(target)
+
+    def gate(
+        request: GateRequest, *, tell: Callable[[str], None], interrupt: Callable[[], None]
+    ) -> Json:
+        from opsctl.targets.kubernetes.bench_job import run_gate
+
+        return run_gate(target, request, tell=tell, interrupt=interrupt)
+
+    there = gate if project.service.kubernetes.bench_image else None
+    return Place(target, target.storage, releases, drift, handover=handover, gate=there)
 
 
 OPENERS: Mapping[str, Callable[[Project], Place]] = {

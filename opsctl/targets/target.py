@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opsctl.model import DesiredState, Endpoint, Finding, Guard, Json, Observed, Role, Stamp
+
+if TYPE_CHECKING:
+    from opsctl.bench import GateRequest
 
 
 @dataclass(frozen=True)
@@ -100,3 +103,32 @@ class Target(Protocol):
 
     def down(self, epoch: int) -> None:
         """Stop everything of the service and remove what the target holds."""
+
+
+class RemoteGate(Protocol):
+    """Runs a benchmark gate where its arms are near."""
+
+    def __call__(
+        self, request: GateRequest, *, tell: Callable[[str], None], interrupt: Callable[[], None]
+    ) -> Json:
+        """The gate's report. Raises what `opsctl.bench.run_gate` raises, and `GateUndecided` when
+        it does not run there."""
+
+
+class Handover(Protocol):
+    """How a service that runs already comes to opsctl, and leaves it, without a restart."""
+
+    def find(self, name: str) -> Sequence[str]:
+        """Look at what is called `name` before it is taken; what of it will be left alone.
+
+        Raises `PreflightRefused` when it can't be taken as it is.
+        """
+
+    def take(self, name: str, release: str, image: str) -> DesiredState:
+        """Make it `release`, which is `image`; what runs then. It can be taken again.
+
+        Raises `PreflightRefused` when another image runs, `TargetUnreachable`.
+        """
+
+    def give_back(self, epoch: int) -> Sequence[str]:
+        """Let all that has traffic run on with nobody in charge of it; what those are called."""

@@ -102,6 +102,7 @@ class Client:
         self.idle: collections.deque[Wire] = collections.deque()
         self.sent = 0
         self.failures: list[dict[str, Any]] = []
+        self.kinds: dict[str, int] = {}
         self.failed = 0
         self.latencies_ms: list[float] = []
         self.lag_ms_max = 0.0
@@ -204,6 +205,7 @@ class Client:
     def fail(self, failure: Failed, release: str, sent_at: float) -> None:
         """Keep a failure."""
         self.failed += 1
+        self.kinds[failure.kind] = self.kinds.get(failure.kind, 0) + 1
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(
                 {
@@ -226,6 +228,7 @@ class Client:
             "answered": len(ordered),
             "failed": self.failed,
             "failures": self.failures,
+            "failed_by_kind": self.kinds,
             "lag_ms_max": self.lag_ms_max,
             "latency_ms": {
                 name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
