@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from opsctl.errors import (
     GateFailed,
@@ -13,6 +14,9 @@ from opsctl.errors import (
 from opsctl.model import Endpoint, Json, Observed, Replica, Role
 from opsctl.scene import Scene, Turn, count_of, healthy, hide, ordered, put_in_force, settle
 from opsctl.secrets import resolve_one
+
+if TYPE_CHECKING:
+    from opsctl.bench import GateRequest
 
 
 def smoke(scene: Scene, turn: Turn) -> Json:
@@ -52,7 +56,7 @@ def gate(scene: Scene, turn: Turn) -> Json:
 
 def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
     """One benchmark of the candidate, against a fresh copy of the base when there is one."""
-    from opsctl.bench import GateRequest, run_gate
+    from opsctl.bench import GateRequest
 
     service = scene.project.service
     base = turn.step.params["baseline"]
@@ -78,11 +82,20 @@ def _measure(scene: Scene, turn: Turn, attempt: int) -> Json:
         prometheus_token=_prometheus_token(scene),
     )
     scene.artifacts.mkdir(parents=True, exist_ok=True)
-    report: Json = run_gate(
-        request, tell=scene.console.tell, interrupt=scene.attendance.interrupt
-    ).to_dict()
+    report = _report(scene, request)
     (scene.artifacts / f"gate-{attempt}.json").write_text(json.dumps(report, indent=1))
     return report
+
+
+def _report(scene: Scene, request: GateRequest) -> Json:
+    """What the gate finds, next to the replicas where that can be."""
+    from opsctl.bench import run_gate
+    from opsctl.bench.remote import fits
+
+    tell, interrupt = scene.console.tell, scene.attendance.interrupt
+    if scene.gate_there is not None and fits(request.gate):
+        return scene.gate_there(request, tell=tell, interrupt=interrupt)
+    return run_gate(request, tell=tell, interrupt=interrupt).to_dict()
 
 
 def _prometheus_token(scene: Scene) -> str:

@@ -82,6 +82,12 @@ class Kubernetes(Section):
         doc="Image with opsctl and its Python, of which the guard runs; null: no guard.",
         example="registry.example/opsctl@sha256:DIGEST",
     )
+    bench_image: str | None = key(
+        None,
+        doc="Image with opsctl, in which the benchmark gate runs as a Job next to the pods; null:"
+        " it runs here, and asks them through the API server.",
+        example="registry.example/opsctl@sha256:DIGEST",
+    )
     service_type: str = key(
         "LoadBalancer",
         doc="Type of the front Service.",

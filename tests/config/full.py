@@ -239,6 +239,7 @@ FULL: dict[str, Any] = {
                 "helm": "helm3",
                 "address": "anomaly.example.org:80",
                 "guard_image": "registry.example/opsctl:1",
+                "bench_image": "registry.example/opsctl:1",
                 "service_type": "ClusterIP",
                 "port": 80,
                 "traffic": "route",

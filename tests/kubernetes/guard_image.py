@@ -14,6 +14,9 @@ from pathlib import Path
 from tests.cluster.kubernetes import ROOT, Cluster
 
 NEEDED = ("kubernetes", "jinja2", "pyyaml")
+MEASURING = ("uvloop", "httptools", "hdrhistogram", "numpy", "scipy")
+"""What the load generator and its statistics import."""
+
 LEFT_OUT = ("site-packages", "test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip")
 PYTHON = "/opt/python"
 
@@ -24,8 +27,14 @@ def guard_image(cluster: Cluster, folder: Path) -> str:
     return cluster.order("image", "guard:1", str(folder), f"{PYTHON}/bin/python3").strip()
 
 
-def python_root(folder: Path) -> None:
-    """The files of the image, in an empty folder."""
+def bench_image(cluster: Cluster, folder: Path) -> str:
+    """Make an image in which benchmarks run too, in an empty folder; its name by digest."""
+    python_root(folder, *MEASURING)
+    return cluster.order("image", "bench:1", str(folder), f"{PYTHON}/bin/python3").strip()
+
+
+def python_root(folder: Path, *more: str) -> None:
+    """The files of the image, in an empty folder; `more` distributions than the guard needs."""
     stdlib = Path(sysconfig.get_path("stdlib"))
     lib = folder / PYTHON[1:] / "lib" / stdlib.name
     ignored = shutil.ignore_patterns(*LEFT_OUT, "__pycache__", "*.a", "config-3*")
@@ -33,7 +42,7 @@ def python_root(folder: Path) -> None:
     program = folder / PYTHON[1:] / "bin" / "python3"
     program.parent.mkdir(parents=True)
     shutil.copy(Path(sys.executable).resolve(), program)
-    for name in distributions(*NEEDED):
+    for name in distributions(*NEEDED, *more):
         copy_distribution(name, lib / "site-packages")
     for name in ("opsctl", "manifests", "helm"):
         part = shutil.ignore_patterns("__pycache__")

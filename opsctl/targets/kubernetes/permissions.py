@@ -89,6 +89,8 @@ def _by_settings(settings: Kubernetes, mode: str) -> Iterator[Right]:
         yield Right(ROUTES, "httproutes", verbs, "weights of releases")
         if settings.gateway.namespace in (None, settings.namespace):
             yield Right(ROUTES, "gateways", ("get",), "where users reach it")
+    if settings.bench_image is not None:
+        yield Right("batch", "jobs", ("get", "create", "delete"), "kubernetes.bench_image")
     scalers = HELM if settings.autoscaling is not None else ("list", "delete")
     yield Right("autoscaling", "horizontalpodautoscalers", scalers, "one a release, or none left")
     if settings.monitoring:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Guard, Stamp
-from opsctl.targets.kubernetes import guard_setup
+from opsctl.targets.kubernetes import bench_job, guard_setup
 from opsctl.targets.kubernetes.desired import Order
 from opsctl.targets.kubernetes.live import key_of
 from opsctl.targets.kubernetes.names import INSTANCE, RELEASE, ROLE
@@ -37,6 +37,8 @@ def run(target: KubernetesTarget, epoch: int) -> None:
     target.orders.shut_out(epoch)
     target.stop()
     guard_setup.remove(target)
+    if target.settings.bench_image is not None:
+        bench_job.remove(target)
     target.helm.uninstall()
     reap(target, DesiredState())
     service = target.project.service
