@@ -47,7 +47,7 @@ def half_way(
     with start_client(project, project.root, rate=RATE_PER_S) as client:
         process = light.spawn(project.root / "deploy.log", "deploy")
         try:
-            wait_until(lambda: JOINED in selector(project), "r2 has a share of the traffic")
+            wait_until(lambda: has_share(project), "r2 has a share of the traffic")
             yield process, client
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -58,6 +58,15 @@ def half_way(
 def selector(project: KubeLight) -> Any:
     """What the front Service selects."""
     return project.cluster.get("service", "light", "-n", project.namespace)["spec"]["selector"]
+
+
+def has_share(project: KubeLight) -> bool:
+    """Whether r2 has some of the traffic."""
+    if not project.door:
+        return JOINED in selector(project)
+    route = project.cluster.get("httproute", "light", "-n", project.namespace)
+    backs = [back for rule in route["spec"]["rules"] for back in rule["backendRefs"]]
+    return any(back["name"] == "light-r2" and back["weight"] for back in backs)
 
 
 def told(light: KubeOpsctl) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opsctl.errors import ConfigError
@@ -10,6 +11,7 @@ from opsctl.model import FULL_WEIGHT, DesiredState, Json, Share, digest
 from opsctl.render.manifests import front_selector
 from opsctl.render.service_values import service_values
 from opsctl.targets.kubernetes.desired import Order, Turns, spelled
+from opsctl.targets.kubernetes.live import Live, key_of
 from opsctl.targets.kubernetes.names import IN_FORCE, TURN, TURNS, VALUES
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ DIGEST_DIGITS = 16
 def of_state(target: KubernetesTarget, state: DesiredState, order: Order, turns: Turns) -> Json:
     """The values that put `state` in force on the way to `order`. Raises ConfigError."""
     releases = [_entry(target, share, turns) for share in state.shares]
+    _level(releases, order.guard.on_trial)
     values = service_values(target.project, releases)
     values["traffic"]["mode"] = target.mode
     if target.mode == "route":
@@ -32,6 +35,39 @@ def of_state(target: KubernetesTarget, state: DesiredState, order: Order, turns:
     }  # fmt: skip
     values["state"] = order.stamp.to_dict()
     return values
+
+
+def _level(releases: list[Json], on_trial: str | None) -> None:
+    """Give both arms of a benchmark the same resources: the baseline is there to compare with."""
+    candidate = next((one for one in releases if one["name"] == on_trial), None)
+    if candidate is None:
+        return
+    for one in releases:
+        if one["role"] == "baseline":
+            one["pod"] = {**one["pod"], "resources": candidate["pod"]["resources"]}
+
+
+def as_scaled(target: KubernetesTarget, state: DesiredState, live: Live) -> DesiredState:
+    """`state` with as many replicas as its autoscalers want, where releases have them."""
+    wanted = {key_of(one): one["spec"].get("replicas") for one in live.deployments}
+    return DesiredState(
+        tuple(
+            replace(share, replicas=wanted.get((share.release, "serving")) or share.replicas)
+            if share.role == "serving" and _is_scaled(target, share.release)
+            else share
+            for share in state.shares
+        )
+    )
+
+
+def _is_scaled(target: KubernetesTarget, release: str) -> bool:
+    if target.mode != "route":
+        return False
+    try:
+        pod = kept_release(target, release)["launch"]["container"]["pod"]
+    except ConfigError:
+        return False
+    return bool(pod.get("autoscaling", {}).get("enabled"))
 
 
 def _tried(header: str | None, state: DesiredState, on_trial: str | None) -> Json:
