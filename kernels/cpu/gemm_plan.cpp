@@ -26,6 +26,9 @@ constexpr int64_t kBlocksAThread = 4;
 constexpr int64_t kColumnsOfOneTask = 128;
 // Rows for each column up to which that is worth it: the left matrix is read by each of the tasks.
 constexpr int64_t kRowsAColumn = 4;
+// A right matrix of so many floats is packed by each thread for itself sooner than fetched from the
+// one that packed it.
+constexpr int64_t kSmallRight = 64 * 1024;
 // Below so many rows the right matrix is used too little to be worth packing.
 constexpr int64_t kRowsWorthPacking = 2 * kRowsMax;
 
@@ -87,6 +90,10 @@ GemmPlan PlanGemm(const GemmRequest& request) {
         plan.task_rows = shape.m;
     } else {
         CutRows(request, &plan);
+        const bool once = shape.m <= plan.task_rows * request.threads;  // a thread has one task
+        if (packs && plan.keeps == 0 && once && shape.k * shape.n <= kSmallRight) {
+            plan.packing = Packing::kOwn;
+        }
     }
     plan.row_tasks = static_cast<int32_t>(CeilDivide(shape.m, plan.task_rows));
     const int64_t wanted = CeilDivide(request.threads, plan.row_tasks);

@@ -52,7 +52,7 @@ inline ImageReading ReadingOf(const ConvShape& shape) {
     // only once anyway. Of very long lines one window's worth is too much for a cache.
     const BorderedLines lines(shape);
     const bool fits = lines.reach * lines.line_pitch <= 8 * kTaskFloats;
-    return shape.out_width >= kRowsMax / 2 && window > steps && fits ? ImageReading::kBordered
+    return shape.out_width > kRowsMax / 2 && window > steps && fits ? ImageReading::kBordered
                                                                     : ImageReading::kGathered;
 }
 
