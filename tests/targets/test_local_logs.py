@@ -161,7 +161,7 @@ def test_a_baseline_copy_never_gets_user_traffic(house: House) -> None:
     assert "r1-b1" not in house.layout.haproxy_config.read_text()
 
 
-@pytest.mark.parametrize("name", ["state directory", "front door", "replica ports", "cpus"])
+@pytest.mark.parametrize("name", ["state directory", "front door", "replica ports"])
 def test_preflight_is_content_with_a_good_machine(house: House, name: str) -> None:
     finding = next(f for f in house.target.preflight(house.state(1)) if f.check == name)
     assert finding.status == "ok", finding
@@ -169,9 +169,8 @@ def test_preflight_is_content_with_a_good_machine(house: House, name: str) -> No
 
 def test_preflight_names_what_is_missing(make_house: Make) -> None:
     house = make_house(haproxy="/no/haproxy", replica_ports=(20000, 20001))
-    findings = {f.check: f for f in house.target.preflight(house.state(2, cpus=(0, 999)))}
+    findings = {f.check: f for f in house.target.preflight(house.state(2))}
     assert findings["balancer"].status == "fail"
     assert "/no/haproxy can't be run" in findings["balancer"].what
     assert findings["replica ports"].what == "2 ports of 20000-20001 are free, 4 are needed"
-    assert findings["cpus"].what == "CPUs [999] are not to be had here"
     assert not house.layout.service_dir.exists()

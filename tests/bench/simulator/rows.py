@@ -199,7 +199,7 @@ ROWS = (
         500,
         20,
         (Share("fail", most=0.005), Share("inconclusive", most=0.01)),
-        median_s=15.0,
+        median_s=20.0,
         p95_s=30.0,
     ),
     Row(
