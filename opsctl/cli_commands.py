@@ -23,10 +23,10 @@ def _init(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.scaffold import planned_files, write_project
 
     if arguments.from_compose:
-        from opsctl.commands.adopt import adopt
+        from opsctl.commands.from_compose import from_compose
 
         file, directory = Path(arguments.from_compose), Path(arguments.directory)
-        return adopt(
+        return from_compose(
             file, directory, arguments.service, name=arguments.name, dry_run=arguments.dry_run
         )
     if arguments.dry_run:

@@ -93,13 +93,14 @@ def wait(arguments: argparse.Namespace, console: Console) -> Outcome:
 
 def down(arguments: argparse.Namespace, console: Console) -> Outcome:
     """`down`."""
-    from opsctl.commands import handover, previews, rollout
+    from opsctl.commands import adopt as adopting
+    from opsctl.commands import previews, rollout
 
     project = opened(arguments, console)
     if arguments.dry_run:
         return previews.down(project)
     if arguments.keep:
-        return handover.let_go(project, console, options(arguments))
+        return adopting.let_go(project, console, options(arguments))
     if not arguments.yes:
         _confirm(f"stop {project.service_name} and remove all of its state?")
     return rollout.down(project, console, options(arguments))
@@ -107,12 +108,12 @@ def down(arguments: argparse.Namespace, console: Console) -> Outcome:
 
 def adopt(arguments: argparse.Namespace, console: Console) -> Outcome:
     """`adopt`."""
-    from opsctl.commands import handover
+    from opsctl.commands import adopt as adopting
 
     project = opened(arguments, console)
     if arguments.dry_run:
-        return handover.preview(project, arguments.name)
-    return handover.adopt(project, console, options(arguments), arguments.name)
+        return adopting.preview(project, arguments.name)
+    return adopting.adopt(project, console, options(arguments), arguments.name)
 
 
 def _confirm(question: str) -> None:
