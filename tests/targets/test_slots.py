@@ -124,7 +124,7 @@ def test_slots_with_requests_are_busy() -> None:
         {"pxname": "svc", "svname": "s3", "scur": "0", "qcur": "2"},
         {"pxname": "front", "svname": "FRONTEND", "scur": "9", "qcur": ""},
     ]
-    assert Statistics(1, rows, {}).busy == {"s2", "s3"}
+    assert Statistics(1, "0", rows, {}).busy == {"s2", "s3"}
 
 
 def test_the_file_has_each_slot_and_keeps_the_note() -> None:

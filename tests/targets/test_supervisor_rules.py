@@ -87,7 +87,9 @@ def row(slot: str, ok: int, **more: int) -> dict[str, str]:
 
 def counted(pid: int, rows: list[dict[str, str]], *replicas: str) -> Statistics:
     """Counters of a HAProxy whose slots s1, s2, … belong to `replicas`."""
-    return Statistics(pid, rows, {f"s{n}": name for n, name in enumerate(replicas, 1)})
+    return Statistics(
+        pid, "1700000000", rows, {f"s{n}": name for n, name in enumerate(replicas, 1)}
+    )
 
 
 def test_counters_add_up_over_restarts_of_the_balancer() -> None:
@@ -107,6 +109,26 @@ def test_counters_of_two_balancers_that_are_read_in_turn_are_counted_once() -> N
     assert ledger.of("r1") == Counts(102 + 9)
 
 
+def test_answers_of_one_balancer_that_come_in_another_order_are_counted_once() -> None:
+    ledger = TrafficLedger()
+    for requests, errors in ((100, 1), (120, 3), (118, 2), (120, 3), (125, 3)):
+        ledger.absorb(counted(7, [row("s1", requests, hrsp_5xx=errors)], "r1-1"))
+    assert ledger.of("r1") == Counts(125 + 3, 3)
+
+
+def test_a_balancer_with_the_pid_of_the_one_before_counts_from_0() -> None:
+    ledger = TrafficLedger()
+    for started, requests in (("1700000000", 10), ("1700000009", 4)):
+        ledger.absorb(Statistics(7, started, [row("s1", requests)], {"s1": "r1-1"}))
+    assert ledger.of("r1") == Counts(14)
+
+
+def test_what_an_older_opsctl_counted_of_the_running_balancer_is_not_counted_again() -> None:
+    ledger = TrafficLedger("7", {"r1": Counts(10)}, {"svc/s1": Counts(10)})
+    ledger.absorb(counted(7, [row("s1", 12)], "r1-1"))
+    assert ledger.of("r1") == Counts(12)
+
+
 def test_what_a_slot_counts_belongs_to_the_replica_that_has_it() -> None:
     ledger = TrafficLedger()
     ledger.absorb(counted(7, [row("s1", 10), row("s2", 5)], "r1-1", "r2-1"))
@@ -123,7 +145,7 @@ def test_what_a_slot_counts_belongs_to_the_replica_that_has_it() -> None:
 
 def test_servers_of_an_older_opsctl_are_counted_by_their_own_names() -> None:
     ledger = TrafficLedger()
-    ledger.absorb(Statistics(7, [row("r1-1", 10), row("r2-1", 5)], {}))
+    ledger.absorb(Statistics(7, "1700000000", [row("r1-1", 10), row("r2-1", 5)], {}))
     assert (ledger.of("r1"), ledger.of("r2")) == (Counts(10), Counts(5))
 
 

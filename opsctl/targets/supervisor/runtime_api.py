@@ -132,10 +132,17 @@ class Statistics:
     """Counters, and the process that counted them: at a reload another one takes the socket."""
 
     pid: int
+    started: str
+    """When that process did, in seconds: in a container the next one may have its pid."""
     rows: list[dict[str, str]]
     """Of `show stat`, by column name (management guide, section 9.1)."""
     replicas: Mapping[str, str]
     """Replica by slot, as it was when the counters were read."""
+
+    @property
+    def process(self) -> str:
+        """Names the process."""
+        return f"{self.pid}@{self.started}"
 
     @property
     def busy(self) -> set[str]:
@@ -147,10 +154,12 @@ class Statistics:
 async def statistics() -> Statistics:
     """Read all counters. Raises TargetUnreachable."""
     lines = await _shown(["show info", "show stat", f"show map {SLOT_MAP_NAME}"])
-    pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
+    info = dict(
+        line.split(": ", 1) for line in lines if line.startswith(("Pid: ", "Start_time_sec: "))
+    )
     start = next(i for i, line in enumerate(lines) if line.startswith("# pxname,"))
     header = lines[start].removeprefix("# ").split(",")
     rest = [line for line in lines[start + 1 :] if "," in line and not line.startswith("0x")]
     rows = [dict(zip(header, line.split(","), strict=False)) for line in rest]
     replicas = {slot: replica for slot, (replica, _) in _map_entries(lines)}
-    return Statistics(pid, rows, replicas)
+    return Statistics(int(info["Pid"]), info["Start_time_sec"], rows, replicas)

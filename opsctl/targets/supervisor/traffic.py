@@ -22,13 +22,19 @@ class Counts:
     retries: int = 0
 
     def since(self, before: Counts) -> Counts:
-        """What was added; a counter that fell started anew from 0."""
-        if self.requests < before.requests:
-            return self
+        """What was added."""
         return Counts(
             self.requests - before.requests,
-            max(0, self.errors - before.errors),
-            max(0, self.retries - before.retries),
+            self.errors - before.errors,
+            self.retries - before.retries,
+        )
+
+    def at_least(self, known: Counts) -> Counts:
+        """These, or what is known already: answers of one HAProxy may come in any order."""
+        return Counts(
+            max(self.requests, known.requests),
+            max(self.errors, known.errors),
+            max(self.retries, known.retries),
         )
 
     def plus(self, more: Counts) -> Counts:
@@ -53,10 +59,12 @@ class TrafficLedger:
 
         HAProxy counts by slot; what was added since the last look belongs to the slot's replica.
         """
-        if str(seen.pid) != self.source:
-            known = self.earlier.get(str(seen.pid), {})
+        if self.source == str(seen.pid):
+            self.source = seen.process  # as an older opsctl remembered it
+        if self.source != seen.process:
+            known = self.earlier.get(seen.process, {})
             self.earlier = {self.source: self.raw}
-            self.source, self.raw = str(seen.pid), known
+            self.source, self.raw = seen.process, known
         before = dict(self.totals)
         raw: dict[str, Counts] = {}
         self.in_flight = {}
@@ -69,13 +77,14 @@ class TrafficLedger:
             else:
                 continue
             label = f"{row['pxname']}/{name}"
-            raw[label] = counted
+            already = self.raw.get(label, Counts())
+            raw[label] = counted = counted.at_least(already)
             if not key:
                 continue  # a free slot answers nothing
             if key != FRONT:
                 self.in_flight[key] = self.in_flight.get(key, 0) + _number(row, "scur")
-            more = counted.since(self.raw.get(label, Counts()))
-            self.totals[key] = self.totals.get(key, Counts()).plus(more)
+            added = counted.since(already)
+            self.totals[key] = self.totals.get(key, Counts()).plus(added)
         self.raw = raw
         return self.totals != before
 
