@@ -23,7 +23,7 @@ from opsctl.model import DesiredState, Observed, Share
 from opsctl.targets.local import LocalTarget
 from tests.certificates import issue
 from tests.targets.house import WAIT_MAX_S, House, ask, with_health, with_local
-from tests.targets.test_local_switch import users
+from tests.targets.test_local_switch import RATE, users
 
 Make = Callable[..., House]
 WARM = DesiredState((Share("r1", 1, 0),))
@@ -203,10 +203,10 @@ def test_changed_settings_reload_the_balancer_without_a_failed_request(house: Ho
         house.target.events("r1")
     )
     assert "timeout server 33s" in house.layout.haproxy_config.read_text()
-    # What the old process answers after it handed over (one more request a connection) is not
-    # counted: nobody can ask it any more.
+    # What the old process answers after it handed over (one more request a connection), or
+    # between the last look at it and that moment, is not counted: nobody can ask it any more.
     missed = result["sent"] - house.target.observe().front_requests
-    assert 0 <= missed <= result["connections"]
+    assert 0 <= missed <= result["connections"] + RATE / 10
 
 
 def test_without_retries_a_request_is_sent_once(make_house: Make) -> None:
