@@ -28,9 +28,9 @@ EXTERNAL_WEIGHT = 0.1
 RAW_WEIGHTS = {"p99": P99_WEIGHT, "errors": ERROR_WEIGHT, "throughput": THROUGHPUT_WEIGHT}
 
 MIN_PAIRS_A_SIZE = 200
-"""Least pairs of each batch size before a verdict (fewer if `gate.min_pairs` is). With 100 a
-regression of one batch size alone escaped in up to 3 of 100 gates, as good luck in its first pairs
-let the size retire: so many looks are a size's own before its p50 may count as good."""
+"""Least pairs of each batch size before a verdict (fewer if `gate.min_pairs` is). With 100,
+and `beta` 0.03, a regression of one batch size alone escaped in up to 3 of 100 gates: good luck in its
+first pairs let the size retire."""
 
 TAIL_SIZES = 2
 """How many of the smallest batch sizes go on for p99 and errors when every p50 is decided."""
