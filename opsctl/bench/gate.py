@@ -28,8 +28,8 @@ EXTERNAL_WEIGHT = 0.1
 RAW_WEIGHTS = {"p99": P99_WEIGHT, "errors": ERROR_WEIGHT, "throughput": THROUGHPUT_WEIGHT}
 
 MIN_PAIRS_A_SIZE = 200
-"""Least pairs of each batch size before a verdict (fewer if `gate.min_pairs` is). With 100,
-and `beta` 0.03, a regression of one batch size alone escaped in up to 3 of 100 gates: good luck in its
+"""Least pairs of each batch size before a verdict (fewer if `gate.min_pairs` is). With 100, and
+`beta` 0.03, a regression of one batch size alone escaped in up to 3 of 100 gates: good luck in its
 first pairs let the size retire."""
 
 TAIL_SIZES = 2
