@@ -219,7 +219,12 @@ class Pool:
     def _start_opening(self) -> None:
         task = self.loop.create_task(self._connect())
         self.opening.add(task)
-        task.add_done_callback(self.opening.discard)
+        task.add_done_callback(self._opening_ended)
+
+    def _opening_ended(self, task: asyncio.Task[None]) -> None:
+        """Only now is there room for another one: who still waits must not need a next request."""
+        self.opening.discard(task)
+        self._open_more()
 
     async def _connect(self) -> None:
         try:
@@ -245,7 +250,6 @@ class Pool:
             if not job.done:
                 job.failed(f"cannot connect: {error}")
                 break
-        self.loop.call_soon(self._open_more)
 
     def idle_again(self, connection: Connection) -> None:
         """Take a free connection back: it serves the longest waiting request, or rests."""

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -154,6 +155,14 @@ def started(module: str, behaviour: Behaviour) -> Iterator[Served]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@contextmanager
+def refusing() -> Iterator[Endpoint]:
+    """An address that refuses connections. It is kept, so that no other process can listen there."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield Endpoint(*kept.getsockname())
 
 
 if __name__ == "__main__":

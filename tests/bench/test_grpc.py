@@ -29,7 +29,7 @@ from opsctl.errors import ConfigError, TargetUnreachable
 from opsctl.model import Endpoint
 from tests.bench import sample
 from tests.bench.grpc_server import OFFICIAL_METADATA, running_grpc
-from tests.bench.server import Behaviour, running
+from tests.bench.server import Behaviour, refusing, running
 from tests.bench.test_load import QUICK, Course, StopNow, drive, errors_of
 from tests.bench.test_run import EQUAL, gated, never, request, silent
 from tests.bench.test_signature import model
@@ -230,10 +230,9 @@ def test_a_status_other_than_ok_is_an_error_and_infinite() -> None:
 
 
 def test_a_port_where_nobody_listens_fails_each_request_and_does_not_hang() -> None:
-    with running_grpc(QUICK) as served:
-        endpoint = served.endpoint
     course = Course(50)
-    drive(course, endpoint, bench=by_grpc())
+    with refusing() as endpoint:
+        drive(course, endpoint, bench=by_grpc())
     assert len(course.done) >= 50
     assert errors_of(course) == {"gRPC UNAVAILABLE"}
 
@@ -284,11 +283,9 @@ def test_a_replica_that_does_not_say_where_it_speaks_grpc_is_told() -> None:
 
 
 def test_a_port_that_speaks_another_protocol_or_none_is_told() -> None:
-    with running(QUICK) as served:
-        endpoint = served.endpoint
-        with pytest.raises(TargetUnreachable, match="does not answer"):
-            load_bodies(by_grpc(), Path(), endpoint)
-    with pytest.raises(TargetUnreachable, match="does not answer"):
+    with running(QUICK) as served, pytest.raises(TargetUnreachable, match="does not answer"):
+        load_bodies(by_grpc(), Path(), served.endpoint)
+    with refusing() as endpoint, pytest.raises(TargetUnreachable, match="does not answer"):
         load_bodies(by_grpc(), Path(), endpoint)
 
 

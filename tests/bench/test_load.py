@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import time
@@ -11,11 +12,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from opsctl.bench.bodies import Bodies
+from opsctl.bench.connection import Job, Pool, PoolLimits
 from opsctl.bench.load import LoadPlan, Round, Stop
 from opsctl.bench.session import session
 from opsctl.config.settings import Bench
 from opsctl.model import Endpoint
-from tests.bench.server import Behaviour, running
+from tests.bench.server import Behaviour, refusing, running
 from tests.bench.stall import TRUE_P99_MS, measured
 
 QUICK = Behaviour(service_ms=0.05)
@@ -139,12 +141,28 @@ def test_an_answer_of_5xx_is_an_error_and_infinite() -> None:
 
 
 def test_a_port_where_nobody_listens_fails_each_request_and_does_not_hang() -> None:
-    with running(QUICK) as served:
-        endpoint = served.endpoint
     course = Course(50)
-    drive(course, endpoint, bench=bench())
+    with refusing() as endpoint:
+        drive(course, endpoint, bench=bench())
     assert len(course.done) >= 50
     assert errors_of(course) == {"cannot connect: ConnectionRefusedError"}
+
+
+def test_each_of_many_requests_that_wait_for_a_refused_connection_fails_by_itself() -> None:
+    ended: list[str] = []
+
+    async def ask(endpoint: Endpoint) -> None:
+        pool = Pool(asyncio.get_running_loop(), endpoint, PoolLimits(2, 30.0))
+        for _ in range(10):
+            pool.submit(Job(0, time.monotonic(), b"", lambda job: ended.append(job.error)))
+        async with asyncio.timeout(10.0):
+            while len(ended) < 10:
+                await asyncio.sleep(0.001)
+        await pool.close()
+
+    with refusing() as endpoint:
+        asyncio.run(ask(endpoint))
+    assert ended == ["cannot connect: ConnectionRefusedError"] * 10
 
 
 @pytest.mark.long
