@@ -36,6 +36,11 @@ TAIL_SIZES = 2
 """How many of the smallest batch sizes go on for p99 and errors when every p50 is decided."""
 
 
+def beta_of(metric: str, gate: settings.Gate) -> float:
+    """The bound on a false pass of a metric."""
+    return gate.beta_p99 if metric == "p99" else gate.beta
+
+
 class Judge:
     """Decides from pairs, or from other evidence that it is given."""
 
@@ -85,7 +90,7 @@ class Judge:
     def _passed(self) -> Verdict | None:
         evidence = self.evidence.log_e_pass()
         for name in self.names():
-            if name not in self.cleared and evidence[name] >= -math.log(self.gate.beta):
+            if name not in self.cleared and evidence[name] >= -math.log(beta_of(name, self.gate)):
                 self.cleared[name] = self.evidence.pairs
         if any(name not in self.cleared for name in self.names()):
             return None
@@ -102,7 +107,7 @@ class Judge:
 
     def settled(self, metric: str) -> Literal["", "good", "worse"]:
         """What is proved of one metric on its own, by its share of alpha and by beta."""
-        if self.evidence.log_e_pass()[metric] >= -math.log(self.gate.beta):
+        if self.evidence.log_e_pass()[metric] >= -math.log(beta_of(metric, self.gate)):
             return "good"
         evidence = self.evidence.log_e_fail()[metric] + math.log(self.weights()[metric])
         return "worse" if evidence >= -math.log(self.gate.alpha) else ""

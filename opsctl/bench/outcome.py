@@ -279,7 +279,7 @@ def pairs_needed(gate: settings.Gate, sigmas: dict[int, float]) -> dict[str, int
             )
     if known and "p99" in gate.metrics and gate.refused_p99_percent > 0:
         pairs = stats.pairs_to_see(
-            gate.refused_p99_percent / PERCENT, 0.0, min(known.values()), gate.beta
+            gate.refused_p99_percent / PERCENT, 0.0, min(known.values()), gate.beta_p99
         )
         result["p99"] = TAIL_FACTOR * pairs
     if "errors" in gate.metrics and 0 < gate.refused_error_rate < 1:

@@ -131,7 +131,10 @@ class Gate(Section):
     budget_s: float = key(480.0, doc="Longest measurement, all batch sizes together.", low=0.5)
     min_pairs: int = key(200, doc="Least valid pairs before any verdict.", low=10)
     alpha: float = key(0.01, doc="Bound on a false fail.", low=1e-6, high=0.5)
-    beta: float = key(0.01, doc="Bound on a false pass.", low=1e-6, high=0.5)
+    beta: float = key(0.01, doc="Bound on a false pass of any metric but p99.", low=1e-6, high=0.5)
+    beta_p99: float = key(
+        0.03, doc="Bound on a false pass of p99, which asks for most pairs.", low=1e-6, high=0.5
+    )
     tolerated_p50_percent: float = key(1.5, doc="Slower p50 that is no regression.", low=0)
     tolerated_p99_percent: float = key(2.0, doc="Slower p99 that is no regression.", low=0)
     refused_p50_percent: float = key(5.0, doc="Slower p50 that must be ruled out.", low=0)

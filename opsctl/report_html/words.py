@@ -252,7 +252,7 @@ def change_between(old: float | None, new: float | None) -> str:
 
 
 def threshold(gate: Gate, key: str) -> str:
-    """The log e-value that a bound on wrong verdicts (`alpha`, `beta`) asks for."""
+    """The log e-value that a bound on wrong verdicts (`alpha`, `beta`, `beta_p99`) asks for."""
     bound = gate.get("gate", {}).get(key)
     return decimal(-math.log(bound)) if bound else UNKNOWN
 

@@ -42,8 +42,8 @@ SAMPLE = settings.Bench(
 )
 SYNTHETIC = settings.Bench(path="/", body={"a": 1}, batch_sizes=(1,), rate_per_s=100.0)
 
-BUDGET_S = 120.0
-"""The longest measurement of one gate: four times the bar on the median."""
+BUDGET_S = 240.0
+"""The longest measurement of one gate."""
 
 MEDIAN_S = 30.0
 """The bar on the time to a verdict."""

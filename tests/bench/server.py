@@ -159,7 +159,7 @@ def started(module: str, behaviour: Behaviour) -> Iterator[Served]:
 
 @contextmanager
 def refusing() -> Iterator[Endpoint]:
-    """An address that refuses connections. It is kept, so that no other process can listen there."""
+    """Address that refuses connections; it is kept, so that no other process can listen there."""
     with socket.socket() as kept:
         kept.bind(("127.0.0.1", 0))
         yield Endpoint(*kept.getsockname())

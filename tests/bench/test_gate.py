@@ -45,6 +45,19 @@ def test_an_equal_candidate_passes_and_the_reason_says_what_was_ruled_out() -> N
     assert verdict.reason == "no regression: +5 % p50, +8 % p99, 1.00% more errors are ruled out"
 
 
+@pytest.mark.parametrize(("metric", "bound"), [("p50:1", 0.01), ("p99", 0.03), ("errors", 0.01)])
+def test_a_metric_is_cleared_exactly_at_its_own_bound(metric: str, bound: float) -> None:
+    for log_e, settled in ((-math.log(bound) - 1e-9, ""), (-math.log(bound) + 1e-9, "good")):
+        evidence = PairEvidence(Gate(), (1,))
+        evidence.add(1, *equal_pairs(200))
+        values = {"p50:1": 100.0, "p99": 100.0, "errors": 100.0} | {metric: log_e}
+        evidence.log_e_pass = lambda values=values: values  # type: ignore[method-assign,misc]
+        judge = Judge(Gate(), (1,), evidence)
+        verdict = judge.look()
+        assert judge.settled(metric) == settled
+        assert (verdict.outcome if verdict else "") == ("pass" if settled else "")
+
+
 def test_errors_of_the_candidate_fail_it_however_fast_it_is() -> None:
     judge = Judge(Gate(), (1,))
     verdict = None

@@ -133,6 +133,7 @@ FULL: dict[str, Any] = {
                 "min_pairs": 100,
                 "alpha": 0.02,
                 "beta": 0.05,
+                "beta_p99": 0.1,
                 "tolerated_p50_percent": 2,
                 "tolerated_p99_percent": 3,
                 "refused_p50_percent": 10,
