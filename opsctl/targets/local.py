@@ -93,15 +93,17 @@ class LocalTarget:
         """Where users call; before the first apply with `auto` the port is a forecast."""
         from opsctl.targets.supervisor import offline, ports
 
-        host = reachable(self._settings.host)
-        port = self._settings.port
+        settings = self._settings
+        port = settings.port
         if not port:
             remembered = offline.remembered(self._layout)
             port = remembered.front_port if remembered else 0
         return Endpoint(
-            host, port or ports.choose_front(self._settings.host), tls=self._settings.tls,
+            reachable(settings.host),
+            port or ports.choose_front(settings.host, settings.section),
+            tls=settings.tls,
             name=self._project.service_name,
-        )  # fmt: skip
+        )
 
     def logs(self, release: str, *, lines: int = 100, follow: bool = False) -> Iterator[str]:
         """The last `lines` lines of each replica, led by its name; then new ones as they come."""

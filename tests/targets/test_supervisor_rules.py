@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsctl.errors import TargetUnreachable
 from opsctl.model import DesiredState, Guard, LiveLimits, Replica, Share
 from opsctl.targets.supervisor import guarding
+from opsctl.targets.supervisor.admission import front_port
 from opsctl.targets.supervisor.backoff import CrashHistory
 from opsctl.targets.supervisor.haproxy_config import Server
+from opsctl.targets.supervisor.run_settings import RunSettings
 from opsctl.targets.supervisor.runtime_api import Statistics
 from opsctl.targets.supervisor.traffic import Counts, TrafficLedger
 from opsctl.targets.supervisor.traffic_plan import Member, next_percents, placed
@@ -240,3 +244,18 @@ def test_one_failed_probe_is_an_accident_and_two_are_not() -> None:
     sick = Replica("r2-1", "r2", "serving", "unready", reason="GET /h answered 500")
     reason = guarding.trial_reason("r2", limits, guarding.Trial(Counts(), 0, [sick], 2))
     assert reason == "r2 is not healthy: GET /h answered 500"
+
+
+@pytest.mark.parametrize("section", ["local", "docker"])
+def test_a_front_door_that_a_stranger_holds_names_the_setting_of_its_own_section(
+    section: str,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        settings = RunSettings("svc", "test", port=port, section=section)
+        with pytest.raises(TargetUnreachable) as refused:
+            front_port(settings, 0, 0, lambda port: False)
+    assert refused.value.next_step == (
+        f"Stop it or set {section}.port in opsctl.yaml, then run: opsctl resume"
+    )

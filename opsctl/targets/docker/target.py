@@ -207,6 +207,7 @@ class DockerTarget:
             drain_timeout_s=project.service.strategy.drain_timeout_s,
             log_max_mb=docker.log_max_mb,
             log_files=docker.log_files,
+            section="docker",
         )
 
 

@@ -59,11 +59,11 @@ def front_port(
     if port and (ports.is_free(port, settings.host) or is_ours(port)):
         return port
     if not settings.port:
-        return ports.choose_front(settings.host)
+        return ports.choose_front(settings.host, settings.section)
     raise TargetUnreachable(
         f"cannot open the front door on port {port}",
         why=ports.taken_by(port),
-        next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
+        next_step=f"Stop it or set {settings.section}.port in opsctl.yaml, then run: opsctl resume",
     )
 
 

@@ -293,7 +293,8 @@ class Balancer:
             raise TargetUnreachable(
                 f"cannot open the front door on port {self.port}",
                 why=taken_by(self.port),
-                next_step="Stop it or set local.port in opsctl.yaml, then run: opsctl resume",
+                next_step=f"Stop it or set {settings.section}.port in opsctl.yaml,"
+                " then run: opsctl resume",
             )
         self.certificate.prepare(settings)
         self._write()

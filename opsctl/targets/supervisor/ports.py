@@ -43,13 +43,14 @@ def choose(low: int, high: int, taken: Collection[int]) -> int:
     )
 
 
-def choose_front(host: str) -> int:
-    """First free port for a front door. Raises TargetUnreachable when there is none."""
+def choose_front(host: str, section: str) -> int:
+    """First free port for a front door. Raises TargetUnreachable when there is none, and names the
+    setting, which stands in this section of opsctl.yaml."""
     for port in range(FRONT_FIRST, FRONT_LAST + 1):
         if is_free(port, host):
             return port
     raise TargetUnreachable(
-        f"no free port between {FRONT_FIRST} and {FRONT_LAST}", next_step="Set local.port."
+        f"no free port between {FRONT_FIRST} and {FRONT_LAST}", next_step=f"Set {section}.port."
     )
 
 

@@ -28,6 +28,8 @@ class RunSettings:
     drain_timeout_s: float = 30.0
     log_max_mb: int = 20
     log_files: int = 5
+    section: str = "local"
+    """Where in opsctl.yaml they stand."""
 
     @property
     def tls(self) -> bool:

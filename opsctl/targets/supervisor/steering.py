@@ -99,7 +99,7 @@ class Steering:
             if settings.port or memory.front_opened or ports.is_free(memory.front_port):
                 raise
             # Another service took the first free port between our look and our start.
-            memory.front_port = ports.choose_front(settings.host)
+            memory.front_port = ports.choose_front(settings.host, settings.section)
             self._store.touch()
             await self._balancer.ensure_up(settings, memory.front_port, serving)
         if not memory.front_opened:

@@ -86,7 +86,9 @@ def bundle(settings: RunSettings) -> str:
         key = Path(settings.tls_private_key).read_text()
     except OSError as error:
         raise ConfigError(
-            f"cannot read {error.filename}", why=error.strerror or "", next_step="See local.tls."
+            f"cannot read {error.filename}",
+            why=error.strerror or "",
+            next_step=f"See {settings.section}.tls.",
         ) from error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -96,7 +98,7 @@ def bundle(settings: RunSettings) -> str:
         raise ConfigError(
             f"{settings.tls_certificate} and {settings.tls_private_key} can't be used",
             why=str(error),
-            next_step="See local.tls: both must be PEM files that belong together.",
+            next_step=f"See {settings.section}.tls: both must be PEM files that belong together.",
         ) from error
     return "\n".join(line for line in f"{chain}\n{key}".splitlines() if line.strip()) + "\n"
 

@@ -68,7 +68,8 @@ class Agent(Supervisor):
 
     def _front_forecast(self) -> int:
         """The front door's port, or the one that it would have now."""
-        return self._store.memory.front_port or ports.choose_front(self._settings.host)
+        settings = self._settings
+        return self._store.memory.front_port or ports.choose_front(settings.host, settings.section)
 
     def _place(self, request: Mapping[str, Any]) -> Json:
         """What preflight asks of this machine: disk, ports, NPUs."""

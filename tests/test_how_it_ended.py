@@ -1,4 +1,4 @@
-"""An abort whose request met a rollout at its very end."""
+"""What a command says of how a rollout ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from opsctl.commands import rollout
 from opsctl.commands.outcome import simple
+from opsctl.model import DesiredState
+from opsctl.rollout import Progress
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,14 @@ def test_an_abort_is_a_success_only_when_the_candidate_was_taken_back(
     done = rollout.abort(nobody, nobody, nobody, "")
     assert (done.exit_code, done.data["outcome"]) == (exit_code, outcome)
     assert done.data["serving_release"] == "r2"
+
+
+@pytest.mark.parametrize(("op", "said"), [("deploy", "deployed"), ("restore", "brought back")])
+def test_a_resume_that_only_brought_back_what_served_does_not_say_that_it_deployed(
+    op: str, said: str
+) -> None:
+    closed = {"outcome": "deployed", "exit_code": 0, "serving_release": "r2", "reason": ""}
+    progress = Progress(7, op, "r2", "r2", DesiredState(), (), {}, closed=closed)
+    done = rollout.of_rollout(progress)
+    assert done.text == f"{said}: r2 serves (rollout 7)"
+    assert done.data["outcome"] == "deployed"
