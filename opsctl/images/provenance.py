@@ -5,6 +5,8 @@ The statement itself (subject: the image's digest) is made and signed by cosign.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from opsctl import __version__
@@ -22,9 +24,11 @@ def make_provenance(recipe: Recipe, root: Path, key: str, builder: str) -> Json:
     """Source, builder, parameters and materials of an image with content `key`."""
     commit, dirty = source_commit(root)
     wanted = recipe.combination
-    materials = [_material(recipe.build.base, recipe.build.base.split("@sha256:")[1])]
-    for name, value in recipe.cann_files.items():
-        materials.append(_material(name, value))
+    materials = [
+        _material(recipe.build.base, recipe.build.base.split("@sha256:")[1]),
+        *_locked(recipe),
+        *(_material(name, value) for name, value in recipe.cann_files.items()),
+    ]
     if commit:
         materials.append({"uri": "git+file:.", "digest": {"gitCommit": commit}})
     return {
@@ -44,6 +48,17 @@ def make_provenance(recipe: Recipe, root: Path, key: str, builder: str) -> Json:
             "metadata": {"invocationId": key},
         },
     }
+
+
+def _locked(recipe: Recipe) -> Iterator[Json]:
+    """The files that lock every package by its hash."""
+    named = (
+        (recipe.build.requirements, recipe.requirements),
+        (recipe.build.operator_requirements, recipe.operator_requirements),
+    )
+    for name, path in named:
+        if path is not None:
+            yield _material(f"file:{name}", hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def source_commit(root: Path) -> tuple[str, bool]:

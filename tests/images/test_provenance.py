@@ -13,7 +13,7 @@ from opsctl.errors import Interrupted
 from opsctl.images.provenance import make_provenance, source_commit
 from opsctl.images.recipe import read_recipe
 from opsctl.images.stopping import stop_on_signals
-from tests.images.projects import CPU, make_project
+from tests.images.projects import CPU, OPERATORS, make_project
 
 
 def git(folder: Path, *words: str) -> str:
@@ -22,8 +22,13 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def sha256sum(folder: Path, name: str) -> str:
+    done = subprocess.run(["sha256sum", folder / name], capture_output=True, text=True, check=True)
+    return done.stdout.split()[0]
+
+
 def test_the_statement_names_source_builder_parameters_and_materials(tmp_path: Path) -> None:
-    project = make_project(tmp_path, CPU)
+    project = make_project(tmp_path, {**CPU, **OPERATORS})
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")
@@ -32,11 +37,16 @@ def test_the_statement_names_source_builder_parameters_and_materials(tmp_path: P
     definition = made["buildDefinition"]
     assert definition["externalParameters"]["combination"] == {
         "system": "debian-12", "python": "3.11", "tensorflow": "2.21.0",
-        "architecture": "x86_64", "adapter": False, "operators": False,
+        "architecture": "x86_64", "adapter": False, "operators": True,
     }  # fmt: skip
     assert definition["internalParameters"] == {"content": "k" * 64, "uncommitted_changes": False}
     assert definition["resolvedDependencies"] == [
         {"uri": CPU["base"], "digest": {"sha256": "ab" * 32}},
+        {
+            "uri": "file:requirements.txt",
+            "digest": {"sha256": sha256sum(tmp_path, "requirements.txt")},
+        },
+        {"uri": "file:tools.txt", "digest": {"sha256": sha256sum(tmp_path, "tools.txt")}},
         {"uri": "git+file:.", "digest": {"gitCommit": commit}},
     ]
     assert made["runDetails"]["builder"]["version"] == {"builder": "buildx/remote"}
