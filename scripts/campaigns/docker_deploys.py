@@ -9,7 +9,8 @@ from typing import Any
 from scripts.campaigns import deploys
 from tests.apps.project import Options
 from tests.docker.bench_yard import host_or_skip
-from tests.docker.light_project import DockerOpsctl, light_on
+from tests.docker.docker_project import DockerOpsctl
+from tests.docker.light_project import light_on
 
 RUNS = 100
 
@@ -26,7 +27,7 @@ def run_all(
     light = light_on(host, workdir / "project", Options(overrides=PATIENT), f"deploys-{seed}")
     plan = {index: deploys.choose(seed, index) for index in indexes}
     try:
-        return deploys.run_chain(DockerOpsctl(light, light), seed, plan, emit)
+        return deploys.run_chain(DockerOpsctl(light), seed, plan, emit)
     finally:
         host.remove_images(f"opsctl-test-{light.name}")
 

@@ -12,7 +12,8 @@ from scripts.campaigns._opsctl import Opsctl
 from scripts.campaigns.docker_deploys import PATIENT
 from tests.apps.project import CANDIDATES, Options
 from tests.docker.bench_yard import Host, host_or_skip
-from tests.docker.light_project import DockerOpsctl, light_on
+from tests.docker.docker_project import DockerOpsctl
+from tests.docker.light_project import light_on
 
 RUNS = kills.RUNS - kills.RESTARTS
 RANGE = kills.Range(kills.LIGHT.kinds, kills.LIGHT.good, kills.LIGHT.bad, 15.0)
@@ -54,7 +55,7 @@ class Beginner:
             overrides={**PATIENT, "gate": {"budget_s": kills.GATE_S, "min_pairs": 30}}
         )
         light = light_on(self._host, folder, options, name)
-        return kills.deploy_first(DockerOpsctl(light, light))
+        return kills.deploy_first(DockerOpsctl(light))
 
 
 summarise = kills.summarise

@@ -12,7 +12,8 @@ from scripts.campaigns.docker_deploys import PATIENT
 from scripts.campaigns.rollback import Bench, service_start_s
 from tests.apps.project import LightProject, Options
 from tests.docker.bench_yard import Host, host_or_skip
-from tests.docker.light_project import DockerLight, DockerOpsctl, light_on
+from tests.docker.docker_project import DockerOpsctl
+from tests.docker.light_project import DockerLight, light_on
 
 RUNS = rollback.RUNS
 
@@ -34,7 +35,7 @@ def run_all(
 def command_of(project: LightProject) -> DockerOpsctl:
     """opsctl for the service of `project`."""
     assert isinstance(project, DockerLight)
-    return DockerOpsctl(project, project)
+    return DockerOpsctl(project)
 
 
 def start_s(project: LightProject) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from opsctl import shell
-from tests.docker.bench_yard import host_or_skip
+from tests.docker.fixtures import host as host
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN_MAX_S = 1200
@@ -53,20 +53,20 @@ def test_kills_change_no_end_state(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("host")
 def test_deploys_on_docker_fail_no_request(seed: int, tmp_path: Path) -> None:
-    host_or_skip().engine.close()
     assert campaign("docker_deploys", 2, seed, tmp_path)["failed_requests"] == 0
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("host")
 def test_kills_on_docker_change_no_end_state(seed: int, tmp_path: Path) -> None:
-    host_or_skip().engine.close()
     assert campaign("docker_kills", 2, seed, tmp_path)["failed_requests"] == 0
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("host")
 def test_rollbacks_on_docker_go_right(seed: int, tmp_path: Path) -> None:
-    host_or_skip().engine.close()
     summary = campaign("docker_rollback", 2, seed, tmp_path, timed=True)
     assert summary["failed_requests"] == 0
 

@@ -13,14 +13,12 @@ from typing import Any
 import yaml
 
 from opsctl import shell
-from opsctl.config.load import load
-from opsctl.targets.docker.place import target_of
 from opsctl.targets.docker.target import DockerTarget
 from tests.apps import anomaly
 from tests.apps.anomaly import SERVICE, AnomalyProject
 from tests.apps.project import Candidate
 from tests.docker.bench_yard import ROOT, Host
-from tests.docker.light_project import DockerOpsctl, copy_state
+from tests.docker.docker_project import DockerOpsctl, copy_state, put_on_docker, target_in
 from tests.images.yard import BUILD_TIMEOUT_S, Yard, build_of
 
 SOURCES = ("kernels", "images/requirements")
@@ -40,25 +38,17 @@ class DockerAnomaly(AnomalyProject):
     @property
     def state(self) -> Path:
         """A copy of the service's state on the host, made when it is asked for."""
-        copy = super().state
-        copy_state(self, copy, self._serial)
-        return copy
+        return copy_state(self, super().state, self._serial)
 
     def target(self) -> contextlib.closing[DockerTarget]:
         """The service's target, to be closed at the end of a block."""
-        return contextlib.closing(
-            target_of(load(self.config, environment="production", service=SERVICE))
-        )
+        return target_in(self.config, SERVICE)
 
     def change(self, candidate: Candidate, serial: int | str) -> None:
         """Turn the project into a candidate; its image is built by whoever deploys it."""
         super().change(candidate, serial)
         data = yaml.safe_load(self.config.read_text())
-        service = data["services"][SERVICE]
-        del service["local"]
-        service["build"] = build_of(self.yard)
-        service["docker"] = {"name": self.name, "port": self.port, "agent_base": self.host.base}
-        data["environments"] = {"production": {"target": "docker"}}
+        put_on_docker(data, SERVICE, self)["build"] = build_of(self.yard)
         self.config.write_text(yaml.safe_dump(data, sort_keys=False))
 
     def _serial(self, release: Any) -> str:
@@ -74,7 +64,7 @@ def anomaly_on(host: Host, yard: Yard, root: Path, models: Path, name: str) -> D
         raise RuntimeError(f"the sources could not be copied: {done.why}")
     made = DockerAnomaly(root, plain.port, models, host=host, yard=yard, name=name)
     made.change(Candidate("first"), 0)
-    opsctl = DockerOpsctl(made, made)
+    opsctl = DockerOpsctl(made)
     built = shell.run(opsctl.argv("build"), timeout_s=BUILD_TIMEOUT_S, cwd=root, env=opsctl.env())
     if not built.ok:
         raise RuntimeError(f"the first build ended with {built.exit_code}: {built.stderr}")

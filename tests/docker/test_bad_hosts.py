@@ -20,7 +20,7 @@ from opsctl.targets.docker import agent_image, image_source
 from opsctl.targets.docker.names import RELEASE, REPLICA_PART, Names
 from tests.apps.processes import ClientRun, start, wait_until
 from tests.apps.project import APPS, Candidate, Options
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, ROOT, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, ROOT, Host
 from tests.docker.light_project import DockerLight, light_on
 from tests.docker.second_engine import SecondEngine
 
@@ -40,13 +40,6 @@ LEASE_MAX_S = 120
 
 SMALL_DISK_MB = 60
 """Less than the base image has."""
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from opsctl.targets.docker.names import RELEASE, REPLICA_PART, Names
 from scripts.campaigns._opsctl import Result
 from tests.apps.processes import start_client
 from tests.apps.project import Candidate, Options
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host
 from tests.docker.broken_registry import BrokenRegistry
-from tests.docker.light_project import DockerLight, DockerOpsctl, light_on
+from tests.docker.docker_project import DockerOpsctl
+from tests.docker.light_project import DockerLight, light_on
 from tests.docker.small_image import loaded
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
@@ -45,19 +46,12 @@ class Serving:
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
-
-
-@pytest.fixture(scope="module")
 def serving(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("registries")
     name = f"registries-{uuid.uuid4().hex[:8]}"
     options = Options(gate=False, overrides={"health": {"tries": 600}})
     light = light_on(host, folder / "project", options, name)
-    opsctl = DockerOpsctl(light, light)
+    opsctl = DockerOpsctl(light)
     first = opsctl.run("deploy")
     assert (first.exit_code, first.data["serving_release"]) == (0, "r1"), first.stderr
     yield Serving(light, opsctl, folder)

@@ -17,18 +17,11 @@ from opsctl.model import DesiredState, Share
 from opsctl.targets.docker import image_source
 from opsctl.targets.docker.docker_releases import DockerReleaseStore
 from opsctl.targets.docker.target import DockerTarget
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host
 from tests.docker.broken_registry import BrokenRegistry
 from tests.docker.small_image import loaded
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
 
 
 @pytest.fixture(scope="module")

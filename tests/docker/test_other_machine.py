@@ -16,9 +16,10 @@ import pytest
 from opsctl.targets.docker.names import RELEASE, REPLICA_PART, Names
 from tests.apps.processes import post, start_client, wait_until
 from tests.apps.project import Candidate, Options
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host
+from tests.docker.docker_project import DockerOpsctl, DockerProject
 from tests.docker.forwarder import Forwarder
-from tests.docker.light_project import DockerLight, DockerOpsctl, DockerProject, light_on
+from tests.docker.light_project import DockerLight, light_on
 
 pytestmark = [
     pytest.mark.docker,
@@ -33,30 +34,28 @@ BEGIN_MAX_S = 120.0
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[DockerOpsctl]:
+def here(host: Host, tmp_path: Path) -> Iterator[DockerOpsctl]:
     """A service whose first release serves."""
-    host = host_or_skip()
     name = f"machines-{uuid.uuid4().hex[:8]}"
     options = Options(gate=False, overrides={"health": {"tries": 600}})
     light = light_on(host, tmp_path / "here", options, name)
-    opsctl = DockerOpsctl(light, light)
+    opsctl = DockerOpsctl(light)
     first = opsctl.run("deploy")
     assert first.exit_code == 0, first.stderr
     yield opsctl
     assert opsctl.down() == []
     host.remove_images(f"opsctl-test-{name}")
-    host.engine.close()
 
 
 @pytest.fixture
 def there(here: DockerOpsctl, tmp_path: Path) -> Iterator[DockerOpsctl]:
     """The same service on a machine that has the sources alone, and the engine by its address."""
     root = tmp_path / "there"
-    shutil.copytree(here.light.root, root, ignore=shutil.ignore_patterns(".opsctl"))
+    shutil.copytree(here.project.root, root, ignore=shutil.ignore_patterns(".opsctl"))
     with Forwarder() as address:
-        assert isinstance(here.light, DockerLight)
-        light = dataclasses.replace(here.light, root=root)
-        yield Far(light, light, address)
+        assert isinstance(here.project, DockerLight)
+        light = dataclasses.replace(here.project, root=root)
+        yield Far(light, address)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +84,10 @@ def test_a_rollout_whose_machine_was_lost_is_brought_to_its_end_from_another(
     here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
 ) -> None:
     for machine in (here, there):
-        machine.light.change(Candidate("code"), 1)
-    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+        machine.project.change(Candidate("code"), 1)
+    with start_client(here.project, tmp_path, rate=RATE_PER_S) as client:
         lost = here.spawn(tmp_path / "lost.log", "deploy")
-        wait_for_a_replica_of("r2", here.light)
+        wait_for_a_replica_of("r2", here.project)
         os.killpg(lost.pid, signal.SIGKILL)
         lost.wait()
         resumed = there.run("resume")
@@ -105,23 +104,23 @@ def test_a_rollout_whose_machine_was_lost_is_brought_to_its_end_from_another(
 def test_a_journal_that_is_lost_is_rebuilt_by_another_machine_from_what_runs(
     here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
 ) -> None:
-    with here.light.target() as target:
+    with here.project.target() as target:
         before = target.observe()
         target.storage.remove("journal")
-    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+    with start_client(here.project, tmp_path, rate=RATE_PER_S) as client:
         resumed = there.run("resume")
         seen = client.stop()
     assert resumed.exit_code == 0, resumed.stderr
     assert "the journal is rebuilt from what runs" in resumed.stderr
     assert resumed.data["serving_release"] == "r1"
     assert seen["failures"] == []
-    with here.light.target() as target:
+    with here.project.target() as target:
         after = target.observe()
     assert [(r.name, r.pid, r.restarts) for r in after.of("r1")] == [
         (r.name, r.pid, r.restarts) for r in before.of("r1")
     ]
     assert after.weights == {"r1": 100}
-    there.light.change(Candidate("code"), 2)
+    there.project.change(Candidate("code"), 2)
     done = there.run("deploy")
     assert (done.exit_code, done.data["serving_release"]) == (0, "r2"), done.stderr
 
@@ -129,14 +128,14 @@ def test_a_journal_that_is_lost_is_rebuilt_by_another_machine_from_what_runs(
 def test_another_machine_aborts_a_rollout_and_rolls_a_release_back(
     here: DockerOpsctl, there: DockerOpsctl, tmp_path: Path
 ) -> None:
-    here.light.change(Candidate("hangs_at_start", 23, {"hang_at_start": True}), 1)
-    with start_client(here.light, tmp_path, rate=RATE_PER_S) as client:
+    here.project.change(Candidate("hangs_at_start", 23, {"hang_at_start": True}), 1)
+    with start_client(here.project, tmp_path, rate=RATE_PER_S) as client:
         rollout = here.spawn(tmp_path / "deploy.log", "deploy")
-        wait_for_a_replica_of("r2", here.light)
+        wait_for_a_replica_of("r2", here.project)
         aborted = there.run("abort", "--reason", "seen from afar")
         assert (aborted.exit_code, aborted.data["outcome"]) == (0, "aborted"), aborted.stderr
         assert rollout.wait(BEGIN_MAX_S) == 23
-        here.light.change(Candidate("code"), 2)
+        here.project.change(Candidate("code"), 2)
         assert here.run("deploy").data["serving_release"] == "r3"
         back = there.run("rollback")
         seen = client.stop()
@@ -163,6 +162,6 @@ def test_requests_of_users_are_recorded_from_another_machine_and_a_killed_record
                             "instances.*.1")  # fmt: skip
     wait_until(lambda: "from now on" in log.read_text(), "it records", BEGIN_MAX_S)
     for row in ([1, 2, 3, 4], [5, 6, 7, 8]):
-        assert post(here.light.port, PREDICT, {"instances": [row]})[0] == 200
+        assert post(here.project.port, PREDICT, {"instances": [row]})[0] == 200
     assert recording.wait(BEGIN_MAX_S) == 0, log.read_text()
     assert file.read_text() == "[1,0,3,4]\n[5,0,7,8]\n"

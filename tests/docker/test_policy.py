@@ -20,8 +20,9 @@ from opsctl.images.provenance import PREDICATE_TYPE
 from opsctl.images.signing import ATTESTATIONS, SBOM_TYPE, sign
 from opsctl.targets.docker.names import AGENT_PART, PART, Names
 from tests.apps.project import Options
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip, tools_path
-from tests.docker.light_project import DockerLight, DockerOpsctl, light_on
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, tools_path
+from tests.docker.docker_project import DockerOpsctl
+from tests.docker.light_project import DockerLight, light_on
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
@@ -35,13 +36,6 @@ PREDICATES: dict[str, dict[str, Any]] = {
     },
 }
 """The least that each format asks for."""
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +99,8 @@ def guarded(
     reference = pushed(host, f"opsctl-test-{name}:0", f"{host.registry}/{name}")
     policy = {"signing": {"public_key": str(keys / "ours" / "cosign.pub"), "cosign": cosign}}
     light.edit(admitting(f"{host.registry}/{name}:v1", host.base, policy))
-    yield Guarded(light, DockerOpsctl(light, light), reference, keys, cosign)
-    DockerOpsctl(light, light).down()
+    yield Guarded(light, DockerOpsctl(light), reference, keys, cosign)
+    DockerOpsctl(light).down()
     host.remove_images(f"opsctl-test-{name}")
 
 

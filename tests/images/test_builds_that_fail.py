@@ -13,17 +13,12 @@ import pytest
 import requests
 
 from scripts.campaigns._own_buildkit import OwnBuildkit
-from tests.images.yard import Yard, clone_into, yard_or_skip
+from tests.images.yard import Yard, clone_into
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(900)]
 
 DISK_MB = 150
 """Less than the base image has when it is unpacked."""
-
-
-@pytest.fixture(scope="module")
-def yard() -> Yard:
-    return yard_or_skip()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from opsctl.images.engine import find_builder
 from scripts.campaigns._own_buildkit import Clock, OwnBuildkit, require_faketime
 from scripts.campaigns.same_image import AHEAD_S
-from tests.images.yard import Yard, yard_or_skip
+from tests.images.yard import Yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -25,11 +25,6 @@ RUN date +%s >/when
 FROM scratch
 COPY --from=step /when /
 """
-
-
-@pytest.fixture
-def yard() -> Yard:
-    return yard_or_skip()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from opsctl.errors import PreflightRefused
 from opsctl.images.policy import require_policy
 from opsctl.images.reference import parse
 from opsctl.images.registry import Registry
-from tests.images.yard import Clone, Yard, build_of, clone_into, yard_or_skip
+from tests.images.yard import Clone, Yard, build_of, clone_into
 
 pytestmark = [
     pytest.mark.docker,
@@ -33,11 +33,6 @@ pytestmark = [
 SENTINEL = "sentinel-7f3a9c-never-in-an-image"
 PUSHED_MAX_BYTES = 1_000_000
 """What a change of the service's code may push at most."""
-
-
-@pytest.fixture(scope="module")
-def yard() -> Yard:
-    return yard_or_skip()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from opsctl.config.load import load
 from opsctl.images.reference import parse
 from opsctl.images.registry import Registry
 from opsctl.targets.docker.place import target_of
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host
 from tests.images.small_build import SmallBuild, small_build
 from tests.images.yard import yard_or_skip
 
@@ -21,13 +21,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TI
 
 SENTINEL = "sentinel-4b1d-never-in-an-image"
 PUSHED_MAX_BYTES = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ import hashlib
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from opsctl.images.files import image_file
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, Host
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
@@ -45,13 +45,6 @@ cp /given/tiny-*.whl /wheelhouse
 cd /opt/venv/lib/python3.11/site-packages
 echo *
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
-    yield host
-    host.engine.close()
 
 
 def ran(image: str, script: str, given: Path, path: str) -> str:

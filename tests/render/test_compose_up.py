@@ -23,7 +23,8 @@ from opsctl.targets.docker import agent_image
 from opsctl.targets.docker.place import target_of
 from tests.apps.project import free_port
 from tests.cluster.kubernetes import wait_until
-from tests.docker.bench_yard import FIRST_TIME_MAX_S, ROOT, Host, host_or_skip
+from tests.docker.bench_yard import FIRST_TIME_MAX_S, ROOT, Host
+from tests.docker.fixtures import host as host
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(FIRST_TIME_MAX_S)]
 
@@ -106,20 +107,13 @@ def run(*argv: str, check: bool = True) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    host = host_or_skip()
+@pytest.fixture
+def up(host: Host) -> Iterator[Callable[[Path], str]]:
+    """Starts compose projects; each gets a name of its own, and goes with the test."""
     if subprocess.run(
         ["docker", "compose", "version"], capture_output=True, check=False
     ).returncode:
         pytest.skip("docker has no compose")
-    yield host
-    host.engine.close()
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
-    """Starts compose projects; each gets a name of its own, and goes with the test."""
     with contextlib.ExitStack() as stack:
 
         def start(file: Path) -> str:
