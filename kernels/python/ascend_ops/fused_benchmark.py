@@ -76,7 +76,7 @@ def conv_case(side: int, channels: int, out: int, kernel: int) -> Case:
     return Case(
         f"conv {side}x{side}x{channels} to {out}, {kernel}x{kernel}",
         # Not the function itself: tf.function would bind its defaults in each call, for 0.25 ms.
-        lambda x, w, bias: ascend.conv2d_bias_relu(x, w, bias),
+        lambda x, w, bias: ascend.conv2d_bias_relu(x, w, bias),  # noqa: PLW0108
         lambda x, w, bias: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), bias)),
         ((CONV_BATCH, side, side, channels), (kernel, kernel, channels, out), (out,)),
         2.0 * CONV_BATCH * side * side * channels * out * kernel * kernel,
