@@ -1,5 +1,5 @@
-"""A way to the API server that breaks: it cuts watches, and answers some requests itself with 429
-or 500, as a server under load does."""
+"""A way to the API server that can break: it cuts watches, and answers some requests itself with
+429 or 500, as a server under load does. And it sees which requests the server does not allow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import random
 import select
 import socket
 import ssl
+import subprocess
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ import yaml
 from tests.cluster.kubernetes import Cluster
 
 BLOCK_BYTES = 65536
+SEND_MAX_S = 30.0
 
 
 @dataclass
@@ -35,6 +38,10 @@ class Faults:
     """Watches are cut after that long; 0: never."""
     refused: int = 0
     cut: int = 0
+    asked: int = 0
+    """How many requests came this way."""
+    forbidden: list[str] = field(default_factory=list)
+    """First lines of requests that the server itself answered with 403."""
     chance: random.Random = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,6 +51,7 @@ class Faults:
     def answer(self) -> bytes | None:
         """What a request gets instead of an answer of the server; None when it goes on."""
         with self.lock:
+            self.asked += 1
             if self.chance.random() >= self.refused_share:
                 return None
             self.refused += 1
@@ -59,10 +67,12 @@ class Faults:
 
 
 class BadApi:
-    """A plain HTTP server before the API server; one request a connection."""
+    """A server before the API server; one request a connection. It has a certificate, as clients of
+    Kubernetes send no token without TLS."""
 
-    def __init__(self, cluster: Cluster, faults: Faults) -> None:
+    def __init__(self, cluster: Cluster, faults: Faults, folder: Path) -> None:
         self.faults = faults
+        self._own, self._identity = certificate(folder)
         known = yaml.safe_load(Path(cluster.variables["KUBECONFIG"]).read_text())
         self._known = known
         server = known["clusters"][0]["cluster"]
@@ -74,7 +84,11 @@ class BadApi:
     def kubeconfig(self, file: Path) -> Path:
         """A kubeconfig that goes this way."""
         port = self._listener.getsockname()[1]
-        cluster = {"name": "bad", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+        way = {
+            "server": f"https://127.0.0.1:{port}",
+            "certificate-authority-data": base64.b64encode(self._own).decode(),
+        }
+        cluster = {"name": "bad", "cluster": way}
         context = {"name": "bad", "context": {"cluster": "bad", "user": "bad"}}
         made = {
             "apiVersion": "v1", "kind": "Config", "current-context": "bad",
@@ -97,7 +111,11 @@ class BadApi:
         self._listener.close()
 
     def _answer(self, near: socket.socket) -> None:
-        with near, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._identity.wrap_socket(near, True) as secured:
+            self._serve(secured)
+
+    def _serve(self, near: ssl.SSLSocket) -> None:
+        with near:
             head = _head(near)
             watching = b"watch=true" in head.split(b"\r\n", 1)[0]
             refused = None if watching else self.faults.answer()
@@ -108,11 +126,16 @@ class BadApi:
             with self._context.wrap_socket(plain, server_hostname=self._far.hostname) as far:
                 far.sendall(_once(head))
                 limit_s = self.faults.watch_s if watching and self.faults.watch_s else None
-                if not _copy(near, far, limit_s):
+                if not _copy(near, far, limit_s, lambda begins: self._note(head, begins)):
                     self.faults.cut += 1
 
+    def _note(self, head: bytes, answer: bytes) -> None:
+        """Remember a request whose answer begins like one that is not allowed."""
+        if answer.split(b" ", 2)[1:2] == [b"403"]:
+            self.faults.forbidden.append(head.split(b"\r\n", 1)[0].decode())
 
-def _head(near: socket.socket) -> bytes:
+
+def _head(near: ssl.SSLSocket) -> bytes:
     """The head of a request, and what of its body came with it."""
     data = b""
     while b"\r\n\r\n" not in data:
@@ -133,9 +156,24 @@ def _once(head: bytes) -> bytes:
     return first + b"\r\n" + lines + b"\r\n\r\n" + body
 
 
-def _copy(near: socket.socket, far: ssl.SSLSocket, limit_s: float | None) -> bool:
-    """Copy both ways until the server ends it; False when it was cut."""
-    cut = threading.Event()
+def certificate(folder: Path) -> tuple[bytes, ssl.SSLContext]:
+    """A certificate of 127.0.0.1, and what serves with it."""
+    made, key = folder / "way.crt", folder / "way.key"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+            "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
+            "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]  # fmt: skip
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    return made.read_bytes(), context
+
+
+def _copy(
+    near: ssl.SSLSocket, far: ssl.SSLSocket, limit_s: float | None, note: Callable[[bytes], None]
+) -> bool:
+    """Copy both ways until the server ends it; False when it was cut. `note` gets the answer's
+    first block."""
+    cut, answered = threading.Event(), False
 
     def end() -> None:
         cut.set()
@@ -148,23 +186,35 @@ def _copy(near: socket.socket, far: ssl.SSLSocket, limit_s: float | None) -> boo
         timer.start()
     try:
         while not cut.is_set():
-            ready = [far] if far.pending() else select.select([near, far], [], [])[0]
-            if far in ready:
-                block = far.recv(BLOCK_BYTES)
+            ready = [one for one in (near, far) if one.pending()]
+            ready = ready or select.select([near, far], [], [])[0]
+            for one, other in ((far, near), (near, far)):
+                block = _read(one) if one in ready else None
+                if block is None:
+                    continue
                 if not block:
-                    break
-                near.sendall(block)
-            if near in ready:
-                block = near.recv(BLOCK_BYTES)
-                if not block:
-                    break
-                far.sendall(block)
+                    return not cut.is_set()
+                if one is far and not answered:
+                    note(block)
+                    answered = True
+                other.sendall(block)
     except OSError:
         pass
     finally:
         if timer:
             timer.cancel()
     return not cut.is_set()
+
+
+def _read(one: ssl.SSLSocket) -> bytes | None:
+    """What came; None when that was no data, as a server's tickets are none."""
+    one.settimeout(0.0)
+    try:
+        return one.recv(BLOCK_BYTES)
+    except ssl.SSLWantReadError:
+        return None
+    finally:
+        one.settimeout(SEND_MAX_S)
 
 
 def _authority(server: dict[str, str]) -> str:
@@ -178,11 +228,12 @@ def _authority(server: dict[str, str]) -> str:
 @contextmanager
 def bad_api(cluster: Cluster, faults: Faults) -> Iterator[BadApi]:
     """Such a way, for the length of a block."""
-    made = BadApi(cluster, faults)
-    thread = threading.Thread(target=made.serve, daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        made.close()
-        thread.join()
+    with tempfile.TemporaryDirectory() as folder:
+        made = BadApi(cluster, faults, Path(folder))
+        thread = threading.Thread(target=made.serve, daemon=True)
+        thread.start()
+        try:
+            yield made
+        finally:
+            made.close()
+            thread.join()

@@ -211,6 +211,13 @@ def _fields(light: KubeLight) -> Mapping[str, Any]:
     return dict(light.__dict__)
 
 
+def through(light: KubeOpsctl, kubeconfig: Path) -> KubeOpsctl:
+    """The command for the same project by another kubeconfig: another account, or another way."""
+    cluster = Cluster({**light.light.cluster.variables, "KUBECONFIG": str(kubeconfig)})
+    project = replace(light.light, cluster=cluster)
+    return KubeOpsctl(project, project)
+
+
 def use_cluster(cluster: Cluster) -> None:
     """Let this process reach the cluster."""
     os.environ["KUBECONFIG"] = cluster.variables["KUBECONFIG"]

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.apps.processes import ClientRun, start_client
 from tests.apps.project import CANDIDATES
 from tests.cluster.kubernetes import Cluster, Refused, wait_until
 from tests.kubernetes.bad_api import Faults, bad_api
-from tests.kubernetes.light_project import LINGER_S, KubeLight, KubeOpsctl
+from tests.kubernetes.light_project import LINGER_S, KubeLight, KubeOpsctl, through
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -161,13 +160,6 @@ def test_a_front_service_that_somebody_edits_is_put_right(light: KubeOpsctl) -> 
     assert code == 0, told(light)
     assert selector(light.light)["opsctl/release"] == "r2"
     assert seen["failed"] == 0, seen["failures"][:5]
-
-
-def through(light: KubeOpsctl, kubeconfig: Path) -> KubeOpsctl:
-    """The same project by another way to the API server."""
-    cluster = Cluster({**light.light.cluster.variables, "KUBECONFIG": str(kubeconfig)})
-    project = replace(light.light, cluster=cluster)
-    return KubeOpsctl(project, project)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ def test_a_guard_gets_no_right_that_its_maker_has_not(tmp_path: Path) -> None:
                 assert set(rule["verbs"]) <= allowed[rule["apiGroups"][0], resource], resource
 
 
+def test_what_adoption_needs_stands_in_the_role_and_no_deploy_asks_for_it(tmp_path: Path) -> None:
+    settings = project(tmp_path, "x", {}).service.kubernetes
+    allowed = rules(permissions.documents(settings, "selector", "light"), "Role")
+    assert allowed["", "pods"] == {"get", "list", "watch", "patch"}
+    assert allowed["apps", "replicasets"] == {"get", "list", "watch", "create", "delete"}
+    asked = permissions.needed(settings, "selector")
+    verbs = {(r.resource, verb) for r in asked for verb in r.verbs}
+    assert not {("pods", "patch"), ("replicasets", "create"), ("replicasets", "delete")} & verbs
+
+
 def test_a_role_never_has_a_star_and_its_subject_is_its_own_account(tmp_path: Path) -> None:
     settings = project(tmp_path, "x", EVERYTHING).service.kubernetes
     documents = list(yaml.safe_load_all(permissions.role_yaml(settings, "route", "light")))

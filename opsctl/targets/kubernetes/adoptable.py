@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opsctl.errors import PreflightRefused
 from opsctl.model import Json
+from opsctl.targets.kubernetes import permissions
 from opsctl.targets.kubernetes.api import Missing
 from opsctl.targets.kubernetes.live import container_of, is_ready, settled
 from opsctl.targets.kubernetes.names import RELEASE
@@ -68,6 +69,16 @@ def find(target: KubernetesTarget, name: str, kept: bytes | None) -> Found:
     pods = _pods(target, deployment)
     _check_services(target, name, pods)
     return Found(deployment, pods, _left_alone(target, name, pods))
+
+
+def check_rights(target: KubernetesTarget, name: str) -> None:
+    """Raises PreflightRefused unless this user may do all of an adoption: half of one would leave
+    pods without an owner."""
+    wanted = permissions.for_adoption(target.settings, target.mode)
+    lacking = permissions.missing(target.api, wanted, target.names.namespace)
+    if lacking:
+        why = f"not allowed in {target.names.namespace}: {permissions.told(lacking)}"
+        raise _refused(name, why, f"have an administrator run: {permissions.GRANT}")
 
 
 def check_image(found: Found, image: str) -> None:

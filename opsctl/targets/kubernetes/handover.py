@@ -35,7 +35,9 @@ class KubeHandover:
 
         Raises PreflightRefused when it can't be adopted as it is.
         """
-        return self._found(name).left_alone
+        left_alone = self._found(name).left_alone
+        adoptable.check_rights(self._target, name)
+        return left_alone
 
     def take(self, name: str, release: str, image: str) -> DesiredState:
         """Make its pods those of `release`. Raises PreflightRefused, TargetUnreachable."""

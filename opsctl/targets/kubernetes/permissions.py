@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opsctl.config.settings import Kubernetes
 
 ASKED_AT_ONCE = 8
+GRANT = "opsctl render role | kubectl apply -f -"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WATCHED = ("get", "list", "watch")
 ROUTES = "gateway.networking.k8s.io"
@@ -56,6 +57,12 @@ ALWAYS: tuple[Right, ...] = (
     Right("", "resourcequotas", ("list",), "room for a surge"),
 )
 
+ADOPTING: tuple[Right, ...] = (
+    Right("", "pods", ("patch",), "opsctl adopt gives pods their labels"),
+    Right("apps", "replicasets", ("create", "delete"), "opsctl adopt changes the pods' owners"),
+)
+"""What `adopt` does beyond; the Role has it, and who never adopts is not asked for it."""
+
 OPTIONAL: tuple[Right, ...] = (
     Right("", "nodes", ("list",), "room, NPUs and drivers of the nodes", whole_cluster=True),
     Right("", "pods", ("list",), "what others use of the nodes", whole_cluster=True),
@@ -74,11 +81,21 @@ def needed(settings: Kubernetes, mode: str) -> tuple[Right, ...]:
     return (*ALWAYS, *_by_settings(settings, mode), *_of_guard(settings, mode))
 
 
+def for_adoption(settings: Kubernetes, mode: str) -> tuple[Right, ...]:
+    """What must be allowed for a service to come to opsctl and to stay: all of the Role."""
+    return (*needed(settings, mode), *ADOPTING)
+
+
 def helpful(settings: Kubernetes, mode: str) -> tuple[Right, ...]:
     """What the optional ClusterRole has."""
     elsewhere = settings.gateway.namespace not in (None, settings.namespace)
     gateways = (Right(ROUTES, "gateways", ("get",), "where users reach it", whole_cluster=True),)
-    return (*OPTIONAL, *(gateways if mode == "route" and elsewhere else ()))
+    classes = (Right(ROUTES, "gatewayclasses", ("get",), "gateway.mirror", whole_cluster=True),)
+    return (
+        *OPTIONAL,
+        *(gateways if mode == "route" and elsewhere else ()),
+        *(classes if mode == "route" and settings.gateway.mirror else ()),
+    )
 
 
 def _by_settings(settings: Kubernetes, mode: str) -> Iterator[Right]:
@@ -158,21 +175,22 @@ def _allowed(api: Asks, right: Right, verb: str, namespace: str) -> bool:
 def check(api: Asks, settings: Kubernetes, mode: str) -> list[Finding]:
     """What this user may not do; one finding for what is needed, one for what would help."""
     namespace = settings.namespace
-    step = "Have an administrator run: opsctl render role | kubectl apply -f -"
+    step = f"Have an administrator run: {GRANT}"
     lacking = missing(api, needed(settings, mode), namespace)
     unseen = missing(api, helpful(settings, mode), namespace)
     if lacking:
-        what = f"not allowed in {namespace}: {_told(lacking)}"
+        what = f"not allowed in {namespace}: {told(lacking)}"
         findings = [Finding("permissions", "fail", what, step)]
     else:
         findings = [Finding("permissions", "ok", f"all that is needed in {namespace}")]
     if unseen:
-        what = f"not allowed in the whole cluster: {_told(unseen)}"
+        what = f"not allowed in the whole cluster: {told(unseen)}"
         findings.append(Finding("permissions of the cluster", "unknown", what, step))
     return findings
 
 
-def _told(rights: Sequence[Right]) -> str:
+def told(rights: Sequence[Right]) -> str:
+    """Verbs, resources and what they are for."""
     return "; ".join(f"{', '.join(one.verbs)} {one.resource} ({one.why})" for one in rights)
 
 
@@ -184,7 +202,7 @@ def documents(settings: Kubernetes, mode: str, service: str) -> list[Json]:
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
-        _role("Role", here, needed(settings, mode)),
+        _role("Role", here, for_adoption(settings, mode)),
         _binding("RoleBinding", here, ("Role", name), subject),
         _role("ClusterRole", {"name": whole}, helpful(settings, mode)),
         _binding("ClusterRoleBinding", {"name": whole}, ("ClusterRole", whole), subject),
