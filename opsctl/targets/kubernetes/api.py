@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import json
+import logging
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ PAUSE_S = (0.1, 0.2, 0.5, 1.0)
 BUSY = (429, 500, 502, 503, 504)
 """Answers of a server that may say something else in a moment."""
 
+UNKNOWN_USER = 401
 CONNECTIONS = 16
 JSON_TYPE = "application/json"
 MERGE_TYPE = "application/merge-patch+json"
@@ -166,6 +168,7 @@ class Api:
         """The body of a good answer; a server that is away or busy is waited for."""
         given = json.dumps(body).encode() if body is not None else None
         deadline = time.monotonic() + (PATIENCE_S if self._answered else 0.0)
+        renewed = False
         for attempt in range(1_000_000):
             last = time.monotonic() >= deadline
             try:
@@ -177,6 +180,9 @@ class Api:
                 self._answered = True
                 if status < 400:
                     return data
+                if status == UNKNOWN_USER and not renewed:
+                    renewed = self._log_in_again()
+                    continue
                 if status not in BUSY or last:
                     raise _error_of(status, data, f"{method} {path}")
             time.sleep(PAUSE_S[min(attempt, len(PAUSE_S) - 1)])
@@ -226,6 +232,13 @@ class Api:
 
         return (HTTPError, OSError)
 
+    def _log_in_again(self) -> bool:
+        """Read the kubeconfig anew at the next question: a token may end before it says so."""
+        _connect.cache_clear()
+        with self._lock:
+            self._client = None
+        return True
+
     def _api(self) -> Any:
         with self._lock:
             if self._client is None:
@@ -245,11 +258,15 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     try:
         configuration = client.Configuration()
         if found or context:
-            config.load_kube_config(
-                config_file=default, context=context, client_configuration=configuration
-            )
+            with _overheard() as said:
+                config.load_kube_config(
+                    config_file=default, context=context, client_configuration=configuration
+                )
+            _check_credentials(configuration, said)
         else:
             config.load_incluster_config(client_configuration=configuration)
+    except TargetUnreachable:
+        raise
     except Exception as error:
         raise TargetUnreachable(
             "cannot tell how to reach the cluster",
@@ -259,6 +276,33 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
         ) from error
     configuration.connection_pool_maxsize = CONNECTIONS
     return client.ApiClient(configuration)
+
+
+@contextlib.contextmanager
+def _overheard() -> Iterator[list[str]]:
+    """What the client logs, which is all that it does when a plugin gives no credentials."""
+    said: list[str] = []
+    root = logging.getLogger()
+    listening = logging.Handler()
+    listening.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    root.addHandler(listening)
+    try:
+        yield said
+    finally:
+        root.removeHandler(listening)
+
+
+def _check_credentials(configuration: Any, said: list[str]) -> None:
+    """Without credentials every answer would be that a user without a name may do nothing."""
+    if configuration.api_key or configuration.cert_file or configuration.username:
+        return
+    if configuration.host.startswith("http://"):
+        return  # a proxy on this machine may have them
+    raise TargetUnreachable(
+        "the kubeconfig gives no credentials for the cluster",
+        why="; ".join(said) or "its user has neither a token nor a certificate nor a plugin",
+        next_step="See that kubectl get namespaces works with the same KUBECONFIG and context",
+    )
 
 
 def _url(api: Any, path: str, query: Mapping[str, Any]) -> str:
