@@ -145,12 +145,14 @@ def _require_hope(target: Target, goal: HealthGoal, observed: Observed) -> None:
             raise HealthFailed(
                 f"{replica.name} {_how_it_died(replica)}",
                 why=with_logs(target, goal.release, replica.reason or "it told no reason"),
-                next_step=f"Repair the application, then deploy again; whole log:"
+                next_step=f"Repair what it tells of, then deploy again; whole log:"
                 f" opsctl logs {goal.release}",
             )
 
 
 def _how_it_died(replica: Replica) -> str:
+    if replica.phase == "crash_loop" and not replica.restarts and replica.exit_code is None:
+        return "can not start"  # its image, its secrets or a node for it are missing
     code = "" if replica.exit_code is None else f" with {exit_in_words(replica.exit_code)}"
     if replica.phase == "crash_loop":
         return f"crashes again and again ({replica.restarts} restarts), last{code or ' unknown'}"

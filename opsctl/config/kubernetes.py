@@ -53,6 +53,11 @@ class Gateway(Section):
         " the traffic, whatever its weight.",
         example="X-Try: yes",
     )
+    mirror: bool = key(
+        False,
+        doc="As long as a candidate has a share of the traffic, it gets a copy of every request"
+        " too, whose answer goes nowhere; live limits count them. Not each Gateway can.",
+    )
 
 
 @section

@@ -85,6 +85,8 @@ def kubernetes(value: Kubernetes, at: Section) -> None:
         at.wrong("autoscaling", "with traffic: selector the number of replicas is the share")
     if value.gateway.try_header is not None and value.traffic == "selector":
         at.wrong("gateway.try_header", "only an HTTPRoute can do that, and traffic is selector")
+    if value.gateway.mirror and value.traffic == "selector":
+        at.wrong("gateway.mirror", "only an HTTPRoute can do that, and traffic is selector")
 
 
 def compose(value: Compose, at: Section) -> None:

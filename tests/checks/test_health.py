@@ -92,6 +92,10 @@ def test_a_heartbeat_is_told_every_five_seconds() -> None:
             replica("r2-1", "crash_loop", exit_code=1, restarts=4),
             "r2-1 crashes again and again (4 restarts), last with exit code 1",
         ),
+        (
+            replica("r2-1", "crash_loop", reason="ErrImagePull: there is no such image"),
+            "r2-1 can not start",
+        ),
     ],
 )
 def test_a_dead_replica_fails_at_once_with_code_reason_and_log(dead: Replica, what: str) -> None:

@@ -250,6 +250,7 @@ FULL: dict[str, Any] = {
                     "section": "web",
                     "hostnames": ["anomaly.example.org"],
                     "try_header": "X-Try: yes",
+                    "mirror": True,
                 },
                 "cpu": 1.5,
                 "memory_mb": 2048,

@@ -64,3 +64,18 @@ def test_a_canary_has_its_exact_share_and_all_requests_with_the_header(
     assert routed.status()["observed"]["weights"] == {"r1": 100}
     assert routed.run("abort").exit_code == 0
     assert answers(routed, 20) == {"r1": 20}
+
+
+def test_a_gateway_that_can_not_send_copies_of_requests_is_told_before_anything_is_touched(
+    light: KubeOpsctl, tmp_path: Path
+) -> None:
+    project = light.light
+    with traefik(project.cluster, project.namespace, tmp_path) as port:
+        own = by_route(project, port)
+        own.edit(lambda service: service["kubernetes"]["gateway"].update(mirror=True))
+        refused = KubeOpsctl(own, own).run("deploy")
+    assert refused.exit_code == 4
+    # What Traefik says of itself in the status of its class.
+    assert "GatewayClass traefik-of-tests has no HTTPRouteRequestMirror" in refused.stderr
+    assert "Unset kubernetes.gateway.mirror" in refused.stderr
+    assert project.cluster.get("deployments", "-n", project.namespace)["items"] == []

@@ -115,6 +115,17 @@ def test_a_route_shares_as_wanted_and_forgets_who_asks_by_a_header() -> None:
     }
 
 
+def test_a_release_that_is_left_gets_no_copies_of_requests_either() -> None:
+    copies = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "light-r2"}}}
+    other = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x"]}}
+    backs = [{"name": "light-r1", "weight": 75}, {"name": "light-r2", "weight": 25}]
+    rule = {"matches": [], "filters": [copies, other], "backendRefs": backs}
+    route = {"metadata": {"resourceVersion": "9"}, "spec": {"rules": [rule]}}
+    api = Recorder(found={ROUTE: route})
+    switch.send(hand(api, "route"), Live(front(), (), ()), BACK)
+    assert api.patched[0][1]["spec"]["rules"][0]["filters"] == [other]
+
+
 @pytest.mark.parametrize(("manager", "tail"), [(SWITCH, ""), (GUARD, "/scale")])
 def test_a_release_ends_by_the_right_that_who_ends_it_has(manager: str, tail: str) -> None:
     api = Recorder()

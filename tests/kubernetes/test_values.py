@@ -47,6 +47,28 @@ def test_without_a_candidate_a_baseline_is_as_its_release_is(tmp_path: Path) -> 
     assert arms(tmp_path, None)["r1", "baseline"] == SMALL
 
 
+@pytest.mark.parametrize(
+    ("weight", "on_trial", "release"),
+    [(0, "r2", ""), (25, "r2", "r2"), (100, "r2", ""), (25, None, "")],
+)
+def test_a_candidate_gets_copies_of_requests_as_long_as_it_has_a_part_of_the_traffic(
+    tmp_path: Path, weight: int, on_trial: str | None, release: str
+) -> None:
+    gateway = {"name": "front", "mirror": True}
+    target = KubernetesTarget(
+        project(tmp_path, "light@sha256:1", {"traffic": "route", "gateway": gateway})
+    )
+    pod = {"resources": SMALL}
+    target.known_releases = {
+        name: {"launch": {"image": "light@sha256:1", "container": {"base": "", "pod": pod}}}
+        for name in ("r1", "r2")
+    }
+    state = DesiredState((Share("r1", 2, 100 - weight), Share("r2", 2, weight)))
+    order = Order(state, Stamp(1, 1), Guard(state, on_trial=on_trial))
+    made = values.of_state(target, state, order, {})
+    assert made["traffic"].get("mirror", {"release": ""}) == {"release": release}
+
+
 def deployment(release: str, replicas: int) -> Json:
     labels = {"opsctl/release": release, "opsctl/role": "serving"}
     return {"metadata": {"labels": labels}, "spec": {"replicas": replicas}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opsctl.model import Json, digest
@@ -42,7 +44,8 @@ def ensure(target: KubernetesTarget) -> None:
     image = target.settings.guard_image
     if image is None:
         return
-    for kind, made in objects(target.names, image, target.mode):
+    pod = Pod(image, target.mode, target.settings.image_pull_secrets)
+    for kind, made in objects(target.names, pod):
         _keep(target, kind, made)
 
 
@@ -53,7 +56,18 @@ def remove(target: KubernetesTarget) -> None:
         target.api.delete(path, labelSelector=target.names.kept(GUARD_PART))
 
 
-def objects(names: Names, image: str, mode: str) -> list[tuple[str, Json]]:
+@dataclass(frozen=True)
+class Pod:
+    """What the guard's pod is made of."""
+
+    image: str
+    mode: str
+    """How traffic is shared: `route` or `selector`."""
+    pull_secrets: Sequence[str] = ()
+    """Secrets of the image's registry."""
+
+
+def objects(names: Names, pod: Pod) -> list[tuple[str, Json]]:
     """What the guard is made of, in the order in which it can be made."""
     name = f"opsctl-{names.service}-guard"
     metadata = {"name": name, "namespace": names.namespace, "labels": names.labels(GUARD_PART)}
@@ -67,17 +81,17 @@ def objects(names: Names, image: str, mode: str) -> list[tuple[str, Json]]:
         ("rolebindings", {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata,
                           "roleRef": role, "subjects": [account]}),
         ("deployments", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
-                         "spec": _spec(names, name, image, mode)}),
+                         "spec": _spec(names, name, pod)}),
     ]  # fmt: skip
 
 
-def _spec(names: Names, name: str, image: str, mode: str) -> Json:
+def _spec(names: Names, name: str, pod: Pod) -> Json:
     labels = names.labels(GUARD_PART)
     command = ["python3", "-m", "opsctl.targets.kubernetes.guard", "--service", names.service,
-               "--namespace", names.namespace, "--mode", mode]  # fmt: skip
+               "--namespace", names.namespace, "--mode", pod.mode]  # fmt: skip
     container = {
         "name": "guard",
-        "image": image,
+        "image": pod.image,
         "command": command,
         "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {
@@ -95,6 +109,7 @@ def _spec(names: Names, name: str, image: str, mode: str) -> Json:
             "metadata": {"labels": labels},
             "spec": {
                 "serviceAccountName": name,
+                "imagePullSecrets": [{"name": secret} for secret in pod.pull_secrets],
                 "terminationGracePeriodSeconds": 2,
                 "securityContext": {
                     "runAsNonRoot": True,

@@ -175,12 +175,32 @@ def _traffic(case: Case) -> Iterator[Finding]:
     namespace = gateway.namespace or target.names.namespace
     path = f"/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/gateways/{gateway.name}"
     try:
-        target.api.get(path)
-        yield Finding("traffic", "ok", f"by weights of Gateway {namespace}/{gateway.name}")
+        found = target.api.get(path)
     except Missing:
         said = f"there is no Gateway {namespace}/{gateway.name}"
         step = "Make it, name another in kubernetes.gateway, or set traffic: selector."
         yield Finding("traffic", "fail", said, step)
+        return
+    yield Finding("traffic", "ok", f"by weights of Gateway {namespace}/{gateway.name}")
+    if gateway.mirror:
+        yield _mirroring(case, str(found["spec"]["gatewayClassName"]))
+
+
+MIRRORING = "HTTPRouteRequestMirror"
+"""What the Gateway API calls it in the status of a GatewayClass."""
+
+
+def _mirroring(case: Case, name: str) -> Finding:
+    """Whether Gateways of a class can send copies of requests to a candidate."""
+    found = case.target.api.get(f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{name}")
+    features = (found.get("status") or {}).get("supportedFeatures") or ()
+    names = {one["name"] if isinstance(one, dict) else str(one) for one in features}
+    if not names:
+        return Finding("mirroring", "unknown", f"GatewayClass {name} does not tell what it can do")
+    if MIRRORING in names:
+        return Finding("mirroring", "ok", f"GatewayClass {name} can send copies of requests")
+    said = f"GatewayClass {name} has no {MIRRORING}"
+    return Finding("mirroring", "fail", said, "Unset kubernetes.gateway.mirror.")
 
 
 def _pod_security(case: Case) -> Iterator[Finding]:

@@ -17,6 +17,9 @@ from opsctl.targets.kubernetes.desired import spelled
 from opsctl.targets.kubernetes.live import Live, by_header
 from opsctl.targets.kubernetes.names import GUARD, IN_FORCE, TAKEN, VALUES, Names
 
+MIRROR = "RequestMirror"
+"""Type of the filter of an HTTPRoute that sends copies of requests elsewhere."""
+
 
 @dataclass(frozen=True)
 class Hand:
@@ -57,7 +60,8 @@ def send(hand: Hand, live: Live, wanted: DesiredState) -> dict[str, Json]:
 
 
 def _send_by_route(hand: Hand, wanted: DesiredState) -> Json:
-    """Weights of the HTTPRoute; who asks for a release by a header gets it no more."""
+    """Weights of the HTTPRoute; who asks for a release by a header gets it no more, and nobody
+    gets copies of requests."""
     path = hand.names.path("httproutes", hand.names.service)
     weights = {
         hand.names.workload(share.release): share.weight
@@ -66,10 +70,19 @@ def _send_by_route(hand: Hand, wanted: DesiredState) -> Json:
     }
     route = hand.api.get(path)
     rules = [rule for rule in route["spec"]["rules"] if not by_header(rule)]
+    for rule in rules:
+        rule |= _without_copies(rule)
     for back in (back for rule in rules for back in rule["backendRefs"]):
         back["weight"] = weights.get(back["name"], back["weight"])
     body = {"metadata": version(route), "spec": {"rules": rules}}
     return hand.api.patch(path, body, hand.manager)
+
+
+def _without_copies(rule: Json) -> Json:
+    """The filters of a rule, where it has any."""
+    if "filters" not in rule:
+        return {}
+    return {"filters": [one for one in rule["filters"] if one["type"] != MIRROR]}
 
 
 def end(hand: Hand, release: str, role: str = "serving") -> None:

@@ -15,6 +15,7 @@ from opsctl.targets.kubernetes.live import Live, key_of
 from opsctl.targets.kubernetes.names import IN_FORCE, TURN, TURNS, VALUES
 
 if TYPE_CHECKING:
+    from opsctl.config.kubernetes import Gateway
     from opsctl.targets.kubernetes.target import KubernetesTarget
 
 FOLDER = "releases"
@@ -28,7 +29,7 @@ def of_state(target: KubernetesTarget, state: DesiredState, order: Order, turns:
     values = service_values(target.project, releases)
     values["traffic"]["mode"] = target.mode
     if target.mode == "route":
-        values["traffic"] |= _tried(target.settings.gateway.try_header, state, order.guard.on_trial)
+        values["traffic"] |= _tried(target.settings.gateway, state, order.guard.on_trial)
     mark = digest(values)[:DIGEST_DIGITS]
     values["front"]["annotations"] = {
         IN_FORCE: spelled(state), TURNS: json.dumps(turns), VALUES: mark,
@@ -70,13 +71,19 @@ def _is_scaled(target: KubernetesTarget, release: str) -> bool:
     return bool(pod.get("autoscaling", {}).get("enabled"))
 
 
-def _tried(header: str | None, state: DesiredState, on_trial: str | None) -> Json:
-    """Whose requests go to the candidate whatever its weight: only once its trials are passed, so
-    that it has a share of the traffic, and not when it is being taken back."""
-    if header is None or on_trial is None or not 0 < state.weight(on_trial) < FULL_WEIGHT:
+def _tried(gateway: Gateway, state: DesiredState, on_trial: str | None) -> Json:
+    """Whose requests go to the candidate whatever its weight, and whether it gets copies of all:
+    only once its trials are passed, so that it has a share of the traffic, and not when it is being
+    taken back."""
+    if on_trial is None or not 0 < state.weight(on_trial) < FULL_WEIGHT:
         return {}
-    name, _, value = header.partition(":")
-    return {"header": {"name": name.strip(), "value": value.strip(), "release": on_trial}}
+    found: Json = {}
+    if gateway.try_header is not None:
+        name, _, value = gateway.try_header.partition(":")
+        found["header"] = {"name": name.strip(), "value": value.strip(), "release": on_trial}
+    if gateway.mirror:
+        found["mirror"] = {"release": on_trial}
+    return found
 
 
 def mark_of(values: Json) -> str:
