@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from opsctl.storage import Holder as LockHolder
 from opsctl.targets.docker import agent_image
 from opsctl.targets.docker.bring_up import AgentSetup
 from opsctl.targets.docker.place import target_of
+from opsctl.targets.supervisor.log_watch import ALL_LOGS_S, QUIET_LOOK_S
 from tests.apps.processes import wait_until
 from tests.contract.docker_stage import DockerStage
 from tests.contract.stage import Holder
@@ -343,6 +345,24 @@ def test_what_an_agent_that_dies_in_the_middle_of_down_has_left_goes_too(
     monkeypatch.undo()
     assert orders[0] == {"call": "down", "epoch": holder.epoch + 1}
     assert stage.left_over() == []
+
+
+def test_an_agent_outlives_the_end_of_its_service_and_tells_of_the_next_one(
+    stage: DockerStage, holder: Holder
+) -> None:
+    api, agent = stage.target.engine.api, stage.target.names.agent
+    stage.release("r1")
+    holder.converge(Share("r1", 1, 100))
+    before = api.inspect_container(agent)["State"]
+    stage.target.down(holder.epoch + 1)
+    stage.release("r1")
+    again = Holder(stage, epoch=holder.epoch + 2)
+    again.converge(Share("r1", 1, 100))
+    # It looks at all logs now and then, which it must have done with a new release there.
+    time.sleep(ALL_LOGS_S + QUIET_LOOK_S)
+    after = api.inspect_container(agent)["State"]
+    assert (after["Pid"], after["StartedAt"]) == (before["Pid"], before["StartedAt"])
+    assert any("r1-1 ready" in event for event in stage.target.events("r1"))
 
 
 def test_an_older_agent_works_until_the_image_of_the_new_one_is_made(

@@ -259,6 +259,18 @@ def test_a_replica_that_floods_its_log_is_ended_and_costs_the_others_nothing(
     assert all(size < 2 * MIB + 200 for size in kept)
 
 
+def test_a_folder_that_was_taken_away_is_made_again_for_those_who_run(tmp_path: Path) -> None:
+    watching = watch(tmp_path, [], [])
+    watching.layout.logs.rmdir()
+    asyncio.run(watching.look())
+    assert names(tmp_path) == ["logs"]
+    watching.layout.logs.rmdir()
+    watching.replicas = list
+    watching._all_at = float("-inf")
+    asyncio.run(watching.look())
+    assert names(tmp_path) == []
+
+
 def test_logs_of_releases_that_were_removed_go_with_them(tmp_path: Path) -> None:
     watching = watch(tmp_path, [], [])
     logs = watching.layout.logs

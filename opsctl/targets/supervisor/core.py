@@ -190,6 +190,9 @@ class Supervisor:
 
     async def apply(self, request: Mapping[str, Any]) -> Json:
         """Make a state the desired one; it is durable when this returns. See Target.apply."""
+        # `down` takes it away, from under an agent that stays and is given a new order.
+        with contextlib.suppress(OSError):
+            self._layout.logs.mkdir(exist_ok=True)
         # What users met before must not count against a trial that begins now.
         await self._counter.count(now=True)
         state = DesiredState.from_dict(request["state"])

@@ -104,6 +104,10 @@ class LogWatch:
     async def look(self) -> None:
         """Look once at every log whose time it is."""
         names = list(self.replicas())
+        if names:
+            # A person may have taken the folder away; without it no replica could start again.
+            with contextlib.suppress(OSError):
+                self.layout.logs.mkdir(exist_ok=True)
         logs = {self.layout.replica_log(name): name for name in names}
         self._growths = {path: grown for path, grown in self._growths.items() if path in logs}
         for path, name in logs.items():
@@ -117,7 +121,7 @@ class LogWatch:
 
     def _forget_removed(self, running: Container[str]) -> None:
         """Remove the logs of releases that retention has removed; a report has what mattered."""
-        for path in self.layout.logs.iterdir():
+        for path in self.layout.logs.glob("*"):
             found = REPLICA_LOG.fullmatch(path.name)
             if not found or found[1] in running or self.layout.release_dir(found[1]).exists():
                 continue
