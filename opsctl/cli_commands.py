@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from opsctl import cli_steering as steering
-from opsctl.cli_project import load_project, opened, usage_error
+from opsctl.cli_project import load_project, looking, opened, usage_error
 from opsctl.commands.outcome import Outcome, simple
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _verify(arguments: argparse.Namespace, console: Console) -> Outcome:
 def _status(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands import inspect
 
-    return inspect.status(opened(arguments, console))
+    return inspect.status(looking(arguments, console))
 
 
 def _history(arguments: argparse.Namespace, console: Console) -> Outcome:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from opsctl.commands.wave import Wish
     from opsctl.config.settings import Project
     from opsctl.console import Console
+    from opsctl.reader import Reader
     from opsctl.session import Options
 
 
@@ -29,23 +30,29 @@ def load_project(arguments: argparse.Namespace) -> Project:
 
 
 def opened(arguments: argparse.Namespace, console: Console) -> Project:
-    """The project; from now on no output shows a secret that one of its releases has.
+    """The project; from now on no output shows a secret that one of its releases has."""
+    return looking(arguments, console).project
 
-    An application may have shouted it into its log, whose last lines many commands show.
+
+def looking(arguments: argparse.Namespace, console: Console) -> Reader:
+    """A look at the project's service, with its secrets hidden as by `opened`.
+
+    A hurried command goes on with it: one more line to a target far away costs it a tenth of a
+    second. (An application may have shouted a secret into its log, whose last lines many show.)
     """
     from opsctl.errors import TargetUnreachable
+    from opsctl.reader import reader
     from opsctl.secrets import SecretStore
-    from opsctl.targets.places import open_place
 
-    project = load_project(arguments)
+    look = reader(load_project(arguments))
     secrets: dict[str, str] = {}
     with contextlib.suppress(TargetUnreachable):  # the command itself will say so
-        secrets = SecretStore(open_place(project).storage).everything()
+        secrets = SecretStore(look.storage).everything()
     if secrets:
         from opsctl.redact import Redactor
 
         console.redact = Redactor(secrets)
-    return project
+    return look
 
 
 def usage_error(message: str) -> NoReturn:

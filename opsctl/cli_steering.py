@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from opsctl.cli_project import opened, options, usage_error, wish
+from opsctl.cli_project import looking, opened, options, usage_error, wish
 from opsctl.commands.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def rollback(arguments: argparse.Namespace, console: Console) -> Outcome:
     from opsctl.commands.rollback import rollback
 
     preview = arguments.preview or arguments.dry_run
-    project = opened(arguments, console)
-    return rollback(project, console, options(arguments), arguments.release, preview=preview)
+    look = looking(arguments, console)
+    return rollback(look, console, options(arguments), arguments.release, preview=preview)
 
 
 def abort(arguments: argparse.Namespace, console: Console) -> Outcome:

@@ -15,9 +15,9 @@ from opsctl.reader import Reader, reader
 from opsctl.rollout import Progress, next_step
 
 
-def status(project: Project) -> Outcome:
+def status(look: Reader) -> Outcome:
     """What serves, what runs, which rollout is open and who is at work."""
-    look = reader(project)
+    project = look.project
     observed, silence = _observed(look)
     going = _open(look)
     holder = look.storage.holder()

@@ -12,23 +12,21 @@ from opsctl.commands.rollout import (
     plan_request,
     withdraw,
 )
-from opsctl.config.settings import Project
 from opsctl.console import Console
 from opsctl.errors import ConfigError
 from opsctl.plan import Step, plan_rollback
-from opsctl.reader import Reader, reader
+from opsctl.reader import Reader
 from opsctl.rollout import Progress, rollback_target, was_proved
 from opsctl.session import Options, in_charge
 
 
 def rollback(
-    project: Project, console: Console, options: Options, release: str | None, *, preview: bool
+    look: Reader, console: Console, options: Options, release: str | None, *, preview: bool
 ) -> Outcome:
     """Give the traffic back to `release`, by default the last one that was proved.
 
     An open deploy is taken back first; that is all, unless another release was named.
     """
-    look = reader(project)
     if release is not None:
         check_kept(look, release)
         _check_proved(look, release)
@@ -37,7 +35,7 @@ def rollback(
         return _rollback_preview(look, going, release)
     leaving = _leaving(look, going)
     if going and going.op == "deploy":
-        outcome = withdraw(project, console, options, "rollback", "opsctl rollback")
+        outcome = withdraw(look, console, options, "rollback", "opsctl rollback")
         there = release in (None, outcome.data["serving_release"])
         if outcome.exit_code or (there and outcome.data["outcome"] in TAKEN_BACK):
             return outcome

@@ -195,7 +195,7 @@ def resume(project: Project, console: Console, options: Options) -> Outcome:
 
 def abort(project: Project, console: Console, options: Options, reason: str) -> Outcome:
     """Take the candidate of the open rollout back."""
-    outcome = withdraw(project, console, options, "abort", reason)
+    outcome = withdraw(reader(project), console, options, "abort", reason)
     if outcome.data["outcome"] not in ("deployed", "rolled_back_on_request"):
         return outcome
     serving = outcome.data["serving_release"]
@@ -204,10 +204,9 @@ def abort(project: Project, console: Console, options: Options, reason: str) -> 
 
 
 def withdraw(
-    project: Project, console: Console, options: Options, request: RequestKind, reason: str
+    look: Reader, console: Console, options: Options, request: RequestKind, reason: str
 ) -> Outcome:
     """Ask the holder to take the candidate back and wait for it; do it here when nobody holds."""
-    look = reader(project)
     going = look.open_progress()
     if going is None:
         return simple("nothing_to_abort", NOTHING_TO_ABORT)
@@ -215,7 +214,7 @@ def withdraw(
     if not _heard(look, console, going.rollout, options.timeout_s or WITHDRAW_LIMIT_S):
         # Nobody holds, or who holds stands still: it is passed by, and done here.
         options = replace(options, lock_wait_s=max(options.lock_wait_s, PASS_BY_S))
-        with in_charge(project, console, request, options) as session:
+        with in_charge(look, console, request, options) as session:
             if session.read.open_progress():
                 return _withdrawn(session.carry_on())
     return _withdrawn(_closed(look, going.rollout) or look.rollouts()[-1])
