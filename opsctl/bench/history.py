@@ -7,8 +7,8 @@ shift in location", 1977), if noise alone seldom has a split as good.
 
 from __future__ import annotations
 
-import functools
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +23,12 @@ from opsctl.model import Json
 ALPHA = 0.01
 """Error bound of each split: one false change point in a hundred tests."""
 
-SIMULATIONS = 1999
-"""Series of pure noise that a split is held against."""
+CHANCE_SCORES = {
+    6: 2.53, 7: 2.89, 8: 3.08, 10: 3.31, 12: 3.45, 16: 3.58, 24: 3.78, 32: 3.89, 48: 4.02,
+    64: 4.14, 96: 4.25, 128: 4.31, 192: 4.44, 256: 4.52, 512: 4.65,
+}  # fmt: skip
+"""The best split's score that so many values of pure noise pass with chance ALPHA, from 2,500 to
+20,000 simulated series each. Between two counts it grows about as their logarithm."""
 
 REPEATABLE = 0.005
 """Standard deviation (of the logarithm) of reports that are as alike as reports can be: without it
@@ -177,12 +181,10 @@ def _split(logs: Floats, offset: int) -> list[int]:
     return [*_split(logs[:at], offset), offset + at, *_split(logs[at:], offset + at)]
 
 
-@functools.cache
 def chance_score(count: int) -> float:
     """The score that the best split of `count` values of one level passes with chance ALPHA."""
-    random = np.random.default_rng(count)
-    scores = [best_split(random.standard_normal(count))[1] for _ in range(SIMULATIONS)]
-    return float(np.quantile(scores, 1.0 - ALPHA))
+    counts = np.log(list(CHANCE_SCORES))
+    return float(np.interp(math.log(count), counts, list(CHANCE_SCORES.values())))
 
 
 def best_split(logs: Floats) -> tuple[int, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from opsctl.bench.history import best_split, change_points, trend
+from opsctl.bench.history import best_split, chance_score, change_points, trend
 
 RANDOM = np.random.default_rng(11)
 
@@ -75,6 +75,14 @@ def test_a_split_scores_as_student_says(count: int) -> None:
     (best, _), p = min(found.items(), key=lambda item: item[1])[0], min(found.values())
     assert at == best
     assert 2 * stats.norm.sf(score) == pytest.approx(p, rel=0.1)
+
+
+@pytest.mark.parametrize("count", [6, 9, 20, 40])
+def test_noise_of_any_length_passes_the_chance_score_once_in_a_hundred_times(count: int) -> None:
+    passed = sum(best_split(RANDOM.normal(0, 1, count))[1] > chance_score(count)
+                 for _ in range(4000))  # fmt: skip
+    # 40 are expected, with a standard deviation of 6.3 and the table's own error.
+    assert 12 <= passed <= 75
 
 
 @pytest.mark.long
