@@ -63,8 +63,11 @@ int PlanEmbeddingDenseGrad(const AscendProblem* problem, AscendPlan* plan, Ascen
         case EmbeddingStatus::kNegativeSize:
             return Fail(error, ASCEND_INVALID, "embedding_dense_grad: a size is negative");
         case EmbeddingStatus::kPaddingIndex:
-            return Fail(error, ASCEND_INVALID,
-                        "embedding_dense_grad: padding_idx is not a row of the table");
+            std::snprintf(error->text, sizeof error->text,
+                          "embedding_dense_grad: padding_idx is %lld, which is not a row of the "
+                          "table of %lld rows; use -1 for no padding",
+                          static_cast<long long>(sizes[3]), static_cast<long long>(sizes[1]));
+            return ASCEND_INVALID;
         case EmbeddingStatus::kUnalignedWidth:
             return Fail(error, ASCEND_INVALID,
                         "embedding_dense_grad: on this SoC a row must be a multiple of 32 bytes");

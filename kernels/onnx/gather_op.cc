@@ -12,7 +12,8 @@ OrtStatus* CheckIndices(const OrtApi* api, const TensorView& indices, int64_t ro
         if (values[i] < -rows || values[i] >= rows) {
             return Invalid(api, "CustomFusedGatherAddRelu: index " + std::to_string(values[i]) +
                                     " at position " + std::to_string(i) +
-                                    " is outside the table of " + std::to_string(rows) + " rows");
+                                    " is outside the table of " + std::to_string(rows) +
+                                    " rows; correct the index, or enlarge the table");
         }
     }
     return nullptr;

@@ -57,7 +57,8 @@ Status CheckIndices(const Tensor& indices, int64_t rows) {
     for (int64_t i = 0; any && i < values.size(); ++i) {
         if (!outside(i)) continue;
         return InvalidArgument("AscendEmbeddingDenseGrad: index ", values(i), " at position ", i,
-                               " is outside the table of ", rows, " rows");
+                               " is outside the table of ", rows,
+                               " rows; correct the index, or enlarge the table");
     }
     return OkStatus();
 }

@@ -45,7 +45,8 @@ Status CheckIndices(const Tensor& indices, int64_t rows) {
     for (int64_t i = 0; i < values.size(); ++i) {
         if (values(i) < -rows || values(i) >= rows) {
             return InvalidArgument("AscendGatherAddRelu: index ", values(i), " at position ", i,
-                                   " is outside the table of ", rows, " rows");
+                                   " is outside the table of ", rows,
+                                   " rows; correct the index, or enlarge the table");
         }
     }
     return OkStatus();

@@ -86,7 +86,10 @@ def test_what_is_accepted_here_is_accepted_by_atc(tmp_path: Path, atc: str, name
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "soc": ({"soc_version": "Ascend910B5"}, r"is no SoC that atc knows; did you mean Ascend910B"),
-    "no soc": ({"soc_version": ""}, r"--soc-version is missing"),
+    "no soc": (
+        {"soc_version": ""},
+        r"^give --soc-version\. It is Ascend and the Name that npu-smi",
+    ),
     "ending": ({"model": "m.bin"}, r"ends in none of"),
     "framework": ({"framework": "onnx"}, r"is a model of tensorflow by its ending"),
     "weights": ({"model": "m.prototxt"}, r"needs its weights"),

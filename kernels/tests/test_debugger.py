@@ -59,6 +59,11 @@ def test_profiling_keeps_name_documentation_and_result(caplog: pytest.LogCapture
     assert "double took" in caplog.text
 
 
+def test_what_cannot_be_called_is_refused_when_it_is_given() -> None:
+    with pytest.raises(TypeError, match=r"^profiled: 3 cannot be called\. Give it the function"):
+        debugger.profiled(3)  # type: ignore[arg-type]
+
+
 def test_profiling_logs_a_failure_and_raises_it(caplog: pytest.LogCaptureFixture) -> None:
     @debugger.profiled
     def fail() -> None:

@@ -91,16 +91,33 @@ def test_the_cpu_backend_gives_the_emulated_kernels_numbers(
 
 @pytest.mark.parametrize(("index", "rows"), [(4, 4), (-1, 4), (2**40, 4)])
 def test_an_index_outside_the_table_is_refused(index: int, rows: int) -> None:
-    with pytest.raises(IndexError, match=rf"index {index} at position 1 is outside .* {rows} rows"):
+    with pytest.raises(
+        IndexError, match=rf"index {index} at position 1 is outside .*{rows} rows; c"
+    ):
         ascend_ops.embedding_dense_grad(np.ones((2, 3), np.float32), np.array([0, index]), rows)
+
+
+@pytest.mark.parametrize("indices", [np.array([0.5, 1.5]), np.array([True, False]), [0, 1], None])
+def test_indices_that_are_no_whole_numbers_are_refused(indices: Any) -> None:
+    with pytest.raises(TypeError, match=r"^embedding_dense_grad: (indices have dtype|argument 2)"):
+        ascend_ops.embedding_dense_grad(np.ones((2, 3), np.float32), indices, 4)
+
+
+@pytest.mark.parametrize("rows", [-1, 4.5, None])
+def test_a_table_of_no_number_of_rows_is_refused(rows: Any) -> None:
+    told = rf"num_weights is {rows}; it must be a whole number of at least 0$"
+    with pytest.raises(ValueError, match=told):
+        ascend_ops.embedding_dense_grad(np.ones((2, 3), np.float32), np.array([0, 1]), rows)
 
 
 def test_wrong_shapes_and_padding_are_refused() -> None:
     grad = np.ones((2, 3), np.float32)
     with pytest.raises(ValueError, match=r"not the shape of the indices, \(3,\)"):
         ascend_ops.embedding_dense_grad(grad, np.array([0, 1, 2]), 4)
-    with pytest.raises(ValueError, match="padding_idx is not a row of the table"):
-        ascend_ops.embedding_dense_grad(grad, np.array([0, 1]), 4, padding_idx=4)
+    for padding in (4, -1):
+        told = rf"padding_idx is {padding}, which is not a row of the table of 4 rows; use 0 to"
+        with pytest.raises(ValueError, match=told):
+            ascend_ops.embedding_dense_grad(grad, np.array([0, 1]), 4, padding_idx=padding)
 
 
 def test_the_error_measure_sees_a_lost_lookup() -> None:

@@ -123,7 +123,7 @@ def test_a_new_operator_builds_and_passes_far_from_the_repository(tmp_path: Path
     assert "cannot compile the operators" in failed["message"]
 
     kernel.write_text(text, encoding="utf-8")
-    built = run(tmp_path, "build", "--tensorflow=off", f"--output={tmp_path / 'app'}")
+    built = run(tmp_path, "build", "--tensorflow=off", f"--install={tmp_path / 'app'}")
     assert built["own_operators"] == ["scaled_shift"]
     use = "import numpy as n; from ascend_ops import numpy_ops as o, __file__ as f;"
     use += "print(o.elementwise('scaled_shift', [n.float32([1, 2])]).tolist(), f)"

@@ -108,6 +108,11 @@ def test_a_table_that_is_looked_up_trains_by_slices_and_skips_an_overflow() -> N
 def test_the_scale_refuses_senseless_settings() -> None:
     with pytest.raises(ValueError, match=r"initial is 0\.5 and growth_steps 10; both are at least"):
         mp.LossScale(0.5, 10)
+    for initial in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=rf"initial is {initial} .*initial at most 1\.33e\+36"):
+            mp.LossScale(initial)
+    with pytest.raises(ValueError, match="dtype int32 is not floating; use float16 or bfloat16"):
+        mp.computes_in(tf.int32)
 
 
 @pytest.mark.long

@@ -100,8 +100,20 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: bytes) -> None
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OnnxModelError, match="there is no such file"):
+    with pytest.raises(OnnxModelError, match=r"there is no such file\. Correct its path"):
         read_model(tmp_path / "model.onnx")
+
+
+def test_an_opset_that_nobody_knows_yet_is_refused() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    model = parse(f"({DENSE}) => (float[N,3] y) {{ a = MatMul(x, w) y = Add(a, b) }}")
+    model.opset_import[0].version = newest
+    assert optimize(model)[1].opset == newest
+    for version in (newest + 1, 99):
+        model.opset_import[0].version = version
+        told = rf"opset {version}, and onnx .* knows opsets up to {newest}: .* export the model"
+        with pytest.raises(OnnxModelError, match=told):
+            optimize(model)
 
 
 def test_the_command_writes_the_model_and_prints_the_report(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import onnxruntime
 import pytest
 from ascend_ops import onnx_tuning
 from ascend_ops.build_record import read_build_record
+from ascend_ops.errors import LibraryError
 from ascend_ops.onnx_benchmark import format_table, measure
 from ascend_ops.onnx_fusion import DOMAIN, DOMAIN_VERSION, GATHER_ADD_RELU
 from ascend_ops.onnx_models import MODELS, make_feeds
 from ascend_ops.onnx_optimizer import optimize
-from ascend_ops.onnx_runtime import compare, make_session
+from ascend_ops.onnx_runtime import compare, make_session, session_options
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
@@ -105,7 +107,7 @@ def test_matmul_takes_each_type_activation_and_shape(
 
 @pytest.mark.parametrize("index", [50, -51, 2**40])
 def test_an_index_outside_the_table_is_refused(index: int) -> None:
-    message = f"index {index} at position 1 is outside the table of 50 rows"
+    message = f"index {index} at position 1 is outside the table of 50 rows; correct the index"
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match=message):
         run(gather_model(), t=floats(50, 4), i=np.array([0, index]), r=floats(4))
 
@@ -134,6 +136,21 @@ def test_an_unknown_activation_is_refused_when_the_session_is_made() -> None:
         make_session(matmul_model(activation="tanh"))
     with pytest.raises(Exception, match="activation is longer than any that is known"):
         make_session(matmul_model(activation="relu" * 20))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "file too short"), (b"junk" * 100, "invalid ELF header")]
+)
+def test_a_damaged_library_is_told_with_what_to_do(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    file = tmp_path / "libascend_onnxruntime.so"
+    with pytest.raises(LibraryError, match=rf"{file} is missing\. Build it again: pip install"):
+        session_options(tmp_path)
+    file.write_bytes(content)
+    told = rf"^ONNX Runtime cannot load {file}: .*{reason}.*\. Build it again: pip install"
+    with pytest.raises(LibraryError, match=told):
+        session_options(tmp_path)
 
 
 def test_threads_may_run_one_session_at_once() -> None:

@@ -51,7 +51,9 @@ def test_rank_9_is_refused_by_name_eagerly_and_in_a_graph() -> None:
     x = tf.ones((1,) * 9)
     with pytest.raises(tf.errors.InvalidArgumentError, match="AscendSigmoid: the input has rank 9"):
         ascend_tf.sigmoid(x)
-    with pytest.raises(ValueError, match="the input has rank 9, and at most 8"):
+    with pytest.raises(
+        ValueError, match=r"must be of rank 8 or less: .* has rank 9, and at most 8"
+    ):
         tf.function(ascend_tf.sigmoid)(x)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"AscendSigmoidGrad: .* has rank 9"):
         ascend_tf.sigmoid_grad(x, x)
@@ -74,6 +76,40 @@ def test_float64_and_different_shapes_are_refused() -> None:
             function(tf.zeros(3), tf.zeros(3, tf.half))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"y has shape \[2\] and dy has shape"):
         ascend_tf.sigmoid_grad(tf.zeros(2), tf.zeros(3))
+
+
+def test_indices_of_another_type_are_refused_with_what_to_do() -> None:
+    table, row = tf.zeros((2, 3)), tf.zeros(3)
+    for kind in (tf.float32, tf.int16):
+        indices = tf.cast([0, 1], kind)
+        told = rf"indices have dtype {kind.name}; cast them to int32 or int64 \(tf.cast\)"
+        for wrap in (lambda function: function, tf.function):
+            with pytest.raises(TypeError, match=f"gather_add_relu: {told}"):
+                wrap(ascend_tf.gather_add_relu)(table, indices, row)
+            with pytest.raises(TypeError, match=f"embedding_dense_grad: {told}"):
+                wrap(lambda x, i: ascend_tf.embedding_dense_grad(x, i, 2))(table, indices)
+
+
+def test_tensors_that_are_not_dense_are_refused_with_what_to_do() -> None:
+    ragged = tf.ragged.constant([[1.0], [1.0, 2.0]])
+    for function in (ascend_tf.sigmoid, tf.function(ascend_tf.sigmoid)):
+        with pytest.raises(TypeError, match="sigmoid: a RaggedTensor is not supported; make it de"):
+            function(ragged)
+        with pytest.raises(TypeError, match="sigmoid: a SparseTensor is not supported; make it de"):
+            function(tf.sparse.from_dense([[1.0]]))
+
+
+def test_a_device_without_a_kernel_is_refused_with_where_to_go() -> None:
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    told = (
+        r"sigmoid: it is placed on .*GPU:0, and its kernels are for CPUs\. Place it there: with tf"
+    )
+    try:
+        with tf.device("/GPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match=told):
+            ascend_tf.sigmoid([1.0])
+    finally:
+        tf.config.set_soft_device_placement(soft)
 
 
 def test_the_name_reaches_the_graph() -> None:

@@ -1,12 +1,14 @@
 """AscendEmbeddingDenseGrad, the Keras layer that trains through it, and the plug-in."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from ascend_ops.build_record import PACKAGE_DIR, read_build_record
-from ascend_ops.errors import BuildMismatchError
+from ascend_ops.errors import BuildMismatchError, LibraryError
 
 if not read_build_record().tensorflow_version:
     pytest.skip("ascend-ops was built without TensorFlow", allow_module_level=True)
@@ -83,8 +85,22 @@ def test_the_gradient_reaches_the_table_and_equals_that_of_keras() -> None:
 @pytest.mark.parametrize("index", [50, -1, 2**32 + 1])
 def test_the_layer_refuses_an_index_that_its_table_has_not(index: int) -> None:
     _, layer = both_layers()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{index} is not in \[0, 50\)"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"{index} is not in \[0, 50\)"
+    ) as told:
         layer(tf.constant([index], tf.int64))
+    assert "outside the table of 50 rows; correct the index, or enlarge the table" in str(
+        told.value
+    )
+
+
+def test_the_layer_refuses_types_that_it_cannot_train_or_look_up() -> None:
+    with pytest.raises(ValueError, match="dtype float64 is not supported; use float32, float16 or"):
+        ascend_keras.Embedding(5, 2, dtype="float64")
+    with pytest.raises(TypeError, match=r"dtype string; they must be numbers of rows\. Turn words"):
+        ascend_keras.Embedding(5, 2)(tf.constant([["a"]]))
+    with pytest.raises(ValueError, match="padding_idx is 'a', which is not a row of the table"):
+        ascend_keras.Embedding(5, 2, padding_idx="a")  # type: ignore[arg-type]
 
 
 def test_training_follows_keras_and_leaves_the_padding_row_alone() -> None:
@@ -144,3 +160,52 @@ def test_the_plugin_refuses_a_library_of_another_tensorflow(tmp_path: Path) -> N
     (tmp_path / "build_record.json").write_text(json.dumps(record), encoding="utf-8")
     with pytest.raises(BuildMismatchError, match=r"built for TensorFlow 2.8.0"):
         Plugin(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "file too short"),
+        (b"junk" * 100, "invalid ELF header"),
+        (None, "undefined symbol|has none of this package's ops"),
+    ],
+)
+def test_the_plugin_says_what_to_do_about_a_file_that_is_no_library_of_ops(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    shutil.copy(PACKAGE_DIR / "build_record.json", tmp_path)
+    file = tmp_path / "libascend_tensorflow.so"
+    # The dispatcher is a good library, and none of ops.
+    file.write_bytes(
+        (PACKAGE_DIR / "libascend_ops.so").read_bytes() if content is None else content
+    )
+    told = rf"{file}.*({reason})\. Build it again: pip install"
+    with pytest.raises(LibraryError, match=told):
+        Plugin(tmp_path)
+    file.unlink()
+    with pytest.raises(LibraryError, match=rf"{file} is missing\. Build it again: pip install"):
+        Plugin(tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (-1, 3), (3, -2), (2.5, 3), (None, 3)])
+def test_the_layer_refuses_sizes_of_which_there_is_no_table(sizes: tuple[Any, Any]) -> None:
+    wrong = "input_dim" if sizes[1] == 3 else "output_dim"
+    size = sizes[0] if sizes[1] == 3 else sizes[1]
+    told = rf"^Embedding: {wrong} is {size}; it must be a whole number of at least 1$"
+    with pytest.raises(ValueError, match=told):
+        ascend_keras.Embedding(*sizes)
+
+
+def test_the_gradient_refuses_a_table_and_a_padding_row_that_cannot_be() -> None:
+    grad, indices = tf.ones((2, 3)), tf.constant([0, 1])
+    with pytest.raises(ValueError, match="num_weights is -2; it must be a whole number"):
+        ascend_tf.embedding_dense_grad(grad, indices, -2)
+    for padding in (-1, 2):
+        told = rf"padding_idx is {padding}, which is not a row of the table of 2 rows; use 0 to"
+        with pytest.raises(ValueError, match=told):
+            ascend_tf.embedding_dense_grad(grad, indices, 2, padding_idx=padding)
+    function = Plugin().functions["AscendEmbeddingDenseGrad"]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="padding_idx is 9, which is not a row"
+    ):
+        function(grad, indices, num_weights=2, padding_idx=9)

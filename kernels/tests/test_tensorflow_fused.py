@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ if not read_build_record().tensorflow_version:
 
 import tensorflow as tf
 from ascend_ops import tensorflow as ascend
+from ascend_ops.plugin import Plugin
 
 LIBRARY = str(find_library("ascend_tensorflow"))
 TYPES = (tf.float32, tf.float16, tf.bfloat16)
@@ -124,10 +125,39 @@ def test_what_does_not_fit_is_named() -> None:
         ascend.conv2d_bias_relu(
             tf.ones((1, 4, 4, 1)), tf.ones((3, 3, 1, 1)), tf.ones(1), (1, 1), (2, 2), "VALID"
         )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="strides must be"):
-        ascend.conv2d_bias_relu(tf.ones((1, 4, 4, 1)), tf.ones((3, 3, 1, 1)), tf.ones(1), (0, 1))
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    for steps in ((0, 1), (1, 1, 1), 2, (1.5, 1)):
+        with pytest.raises(ValueError, match=r"strides is .*; it must be two whole numbers of at"):
+            ascend.conv2d_bias_relu(
+                tf.ones((1, 4, 4, 1)), tf.ones((3, 3, 1, 1)), tf.ones(1), cast(Any, steps)
+            )
+    conv = Plugin().functions["CustomFusedConv"]
+    for bad in ([1, 0, 1, 1], [2, 1, 1, 1], [1, 1]):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="strides must be"):
+            conv(
+                tf.ones((1, 4, 4, 1)),
+                tf.ones((3, 3, 1, 1)),
+                tf.ones(1),
+                strides=bad,
+                padding="SAME",
+            )
+    with pytest.raises(ValueError, match="activation is 'tanh'; it must be one of none, relu, sig"):
         ascend.matmul_bias_act(tf.ones((1, 1)), tf.ones((1, 1)), tf.ones(1), "tanh")
+    with pytest.raises(ValueError, match="padding is 'FULL'; it must be one of SAME, VALID"):
+        ascend.conv2d_bias_relu(
+            tf.ones((1, 4, 4, 1)), tf.ones((3, 3, 1, 1)), tf.ones(1), padding="FULL"
+        )
+
+
+def test_what_does_not_fit_in_a_graph_is_told_with_the_shapes_that_do() -> None:
+    image, kernel, bias = tf.ones((1, 4, 4, 2)), tf.ones((3, 3, 3, 2)), tf.ones(2)
+    told = (
+        r"conv2d_bias_relu: the shapes are \(1, 4, 4, 2\), \(3, 3, 3, 2\), \(2,\); they must be \[b"
+    )
+    with pytest.raises(ValueError, match=told):
+        tf.function(ascend.conv2d_bias_relu)(image, kernel, bias)
+    told = r"matmul_bias_act: the shapes are \(2, 2\), \(2, 2\), \(1, 2\); they must be \[m, k\]"
+    with pytest.raises(ValueError, match=told):
+        tf.function(ascend.matmul_bias_act)(tf.ones((2, 2)), tf.ones((2, 2)), tf.ones((1, 2)))
 
 
 def test_empty_tensors_give_empty_results_or_the_bias() -> None:

@@ -217,7 +217,7 @@ def test_wrong_arguments_are_refused_with_what_to_do() -> None:
     indices = torch.tensor([0, 1])
     with pytest.raises(TypeError, match=r"dtype torch.float64 is not supported; cast to float32"):
         OPS.sigmoid(torch.zeros(3, dtype=torch.float64))
-    with pytest.raises(TypeError, match=r"indices have dtype torch.float32; use int32 or int64"):
+    with pytest.raises(TypeError, match=r"indices have dtype torch.float32; cast them to int32"):
         OPS.embedding(torch.zeros(3, 2), torch.zeros(2), -1, False)
     with pytest.raises(ValueError, match=r"one shape and dtype, not \(2,\) torch.float32 and"):
         OPS.sigmoid_grad(torch.zeros(2), torch.zeros(3))
@@ -225,7 +225,7 @@ def test_wrong_arguments_are_refused_with_what_to_do() -> None:
         OPS.gather_add_relu(torch.zeros(3, 2), indices, torch.zeros(3))
     with pytest.raises(ValueError, match=r"not the shape of the indices, \(2,\), and a width"):
         OPS.embedding_dense_grad(torch.zeros(3, 2), indices, 5, -1, False)
-    with pytest.raises(ValueError, match="padding_idx is not a row of the table"):
+    with pytest.raises(ValueError, match=r"padding_idx is .*, which is not a row of the table"):
         OPS.embedding_dense_grad(torch.zeros(2, 2), indices, 5, 5, False)
     with pytest.raises(ValueError, match=r"they must be \[m, k\], \[k, n\]"):
         OPS.matmul_bias_act(torch.ones(2, 3), torch.ones(4, 5), torch.ones(5), "none", False, False)
@@ -235,6 +235,11 @@ def test_wrong_arguments_are_refused_with_what_to_do() -> None:
         AscendLinear(2, 3, "tanh")
     with pytest.raises(ValueError, match="padding_idx is 9, which is not a row of the table of 5"):
         AscendEmbedding(5, 2, 9)
+    for sizes, wrong in (((-1, 2), "num_embeddings is -1"), ((5, 2.5), "embedding_dim is 2.5")):
+        with pytest.raises(ValueError, match=f"{wrong}; it must be a whole number of at least 0"):
+            AscendEmbedding(*sizes)
+    with pytest.raises(ValueError, match="in_features is -3; it must be a whole number"):
+        AscendLinear(-3, 2)
 
 
 @pytest.mark.parametrize("index", [3, -4, 2**40])

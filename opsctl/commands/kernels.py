@@ -20,7 +20,7 @@ def kernels(arguments: argparse.Namespace) -> Outcome:
 def _build_options(arguments: argparse.Namespace) -> list[str]:
     chosen = op_library.options(
         build_dir=arguments.build_dir,
-        output=arguments.install,
+        install=arguments.install,
         source=arguments.source,
         tensorflow=arguments.tensorflow,
         npu_arch=arguments.npu_arch,

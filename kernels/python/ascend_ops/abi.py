@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ascend_ops.build_record import find_library
+from ascend_ops.build_record import REBUILD, find_library, read_build_record
 from ascend_ops.errors import LibraryError, ViolationError
 
 MAX_SIZES: Final = 16
@@ -114,11 +114,13 @@ def _dispatcher() -> ctypes.CDLL:
     path = find_library("ascend_ops")
     try:
         dispatcher = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise LibraryError(f"cannot load {path}: {error}") from error
-    dispatcher.ascend_library.restype = ctypes.POINTER(_Library)
-    dispatcher.ascend_library.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Error)]
-    dispatcher.ascend_run.argtypes = [
+        find, run = dispatcher.ascend_library, dispatcher.ascend_run
+    except (OSError, AttributeError) as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise LibraryError(f"cannot load {path}: {reason}. Build it again: {REBUILD}") from error
+    find.restype = ctypes.POINTER(_Library)
+    find.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Error)]
+    run.argtypes = [
         ctypes.POINTER(_Operator),
         ctypes.POINTER(_Problem),
         ctypes.POINTER(_Plan),
@@ -136,6 +138,12 @@ def load_library(variant: str | None = None) -> Library:
     Variants are those of the build record, such as "x86-64-v3" and "checked". LibraryError when
     there is none of that name.
     """
+    built = read_build_record().variants
+    if variant is not None and variant not in built:
+        raise LibraryError(
+            f"there is no build of the kernels called {variant!r}: choose one of "
+            f"{', '.join(built)}, or none for the fastest that this CPU can run"
+        )
     error = _Error()
     name = None if variant is None else variant.encode()
     found = _dispatcher().ascend_library(name, ctypes.byref(error))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,10 @@ def selftest(front_end: FrontEnd = "auto") -> SelftestReport:
     `front_end` is "tensorflow", "numpy", or "auto": TensorFlow where it is installed and the
     library was built for it. Raises AscendOpsError when a library is missing or does not fit.
     """
+    if front_end not in get_args(FrontEnd):
+        raise ValueError(
+            f"selftest: no front end {front_end!r}; use one of {', '.join(get_args(FrontEnd))}"
+        )
     name, compute = _choose(front_end)
     rows = tuple(measure(spec, dtype, name, compute) for spec in all_specs() for dtype in DTYPES)
     library = load_library()

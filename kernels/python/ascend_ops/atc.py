@@ -94,7 +94,9 @@ def _stream(command: list[str]) -> tuple[list[str], int]:
                 if len(lines) > 2 * LINES_KEPT:
                     del lines[LINES_KEPT // 2 : -LINES_KEPT]
     except OSError as error:
-        raise ConversionError(f"cannot start {command[0]}: {error.strerror}") from error
+        raise ConversionError(
+            f"cannot start {command[0]}: {error.strerror}. Name CANN's: --atc PATH"
+        ) from error
     return lines, process.returncode
 
 

@@ -133,7 +133,7 @@ def _framework(options: ConvertOptions) -> str:
 
 def _check_files(options: ConvertOptions, framework: str) -> None:
     if not options.model.is_file():
-        raise InvalidInputError(f"there is no model at {options.model}")
+        raise InvalidInputError(f"there is no model at {options.model}. Correct its path")
     if framework == "caffe" and (options.weight is None or not options.weight.is_file()):
         raise InvalidInputError("a Caffe model needs its weights: --weight FILE.caffemodel")
     if framework != "caffe" and options.weight is not None:
@@ -153,9 +153,10 @@ def _check_soc(soc: str) -> None:
     if soc in SOCS or SOC_950.fullmatch(soc):
         return
     near = difflib.get_close_matches(soc, SOCS, 1, cutoff=0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}" if near else ""
+    what = f"--soc-version {soc} is no SoC that atc knows{hint}" if soc else "give --soc-version"
     raise InvalidInputError(
-        f"--soc-version {soc or 'is missing'} is no SoC that atc knows{hint}. It is Ascend and the "
+        f"{what}. It is Ascend and the "
         "Name that npu-smi info shows (910A, A2, 310P), or ChipName_NPUName (A3, 950)"
     )
 

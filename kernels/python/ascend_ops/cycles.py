@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ascend_ops.abi import CycleEstimate, load_library
+from ascend_ops.arguments import check_counts
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def estimate_sigmoid(operator: str, elements: int) -> CycleEstimate:
 
 
 def compare(elements: int) -> CycleComparison:
-    """Both kernels on `elements` floats."""
+    """Both kernels on `elements` floats, at least one."""
+    check_counts("cycles", elements=elements)
     optimised = estimate_sigmoid("sigmoid", elements)
     naive = estimate_sigmoid("sigmoid_naive", elements)
     saving = 1 - optimised.busy["vector"] / naive.busy["vector"]

@@ -83,6 +83,10 @@ def profiled(function: Callable[P, R]) -> Callable[P, R]:
 
     A call that raises is logged with its traceback and its time, and raises the same.
     """
+    if not callable(function):
+        raise TypeError(
+            f"profiled: {function!r} cannot be called. Give it the function itself, not a result"
+        )
 
     @functools.wraps(function)
     def timed(*args: P.args, **kwargs: P.kwargs) -> R:

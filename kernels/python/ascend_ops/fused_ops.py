@@ -7,15 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.arguments import check_arrays, check_choice, check_steps
 
 Activation = Literal["none", "relu", "sigmoid"]
 Padding = Literal["SAME", "VALID"]
 ACTIVATIONS: Final = ("none", "relu", "sigmoid")
+PADDINGS: Final = ("SAME", "VALID")
 # Below this many multiplications a second thread costs more to start than it saves.
 PRODUCTS_A_THREAD: Final = 1 << 20
 
 
 def _check(operator: str, arrays: list[NDArray[Any]], ranks: list[int], wanted: str) -> None:
+    check_arrays(operator, *arrays)
     first = arrays[0]
     if first.dtype not in DTYPES:
         raise TypeError(
@@ -30,8 +33,7 @@ def _check(operator: str, arrays: list[NDArray[Any]], ranks: list[int], wanted: 
 
 
 def _activation_number(operator: str, activation: str) -> int:
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"{operator}: no activation {activation!r}; use one of {ACTIVATIONS}")
+    check_choice(operator, ACTIVATIONS, activation=activation)
     return ACTIVATIONS.index(activation)
 
 
@@ -104,11 +106,8 @@ def conv2d_bias_relu(
         raise ValueError(
             f"{name}: the shapes are {x.shape}, {kernel.shape}, {bias.shape}; want {wanted}"
         )
-    if padding not in ("SAME", "VALID") or min(*strides, *dilations) < 1:
-        raise ValueError(
-            f"{name}: padding is SAME or VALID and steps are at least 1, not {padding!r}, "
-            f"strides {strides}, dilations {dilations}"
-        )
+    check_steps(name, strides=strides, dilations=dilations)
+    check_choice(name, PADDINGS, padding=padding)
     axes = [
         conv_axis(size, extent, stride, dilation, padding)
         for size, extent, stride, dilation in zip(

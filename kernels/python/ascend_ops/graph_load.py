@@ -32,9 +32,12 @@ def load_model(
             raise InvalidInputError("--inputs and --outputs are for frozen graphs; use --signature")
         return _load_saved_model(path, signature)
     if path.is_dir():
-        raise InvalidInputError(f"{path} is no SavedModel: it has no saved_model.pb")
+        raise InvalidInputError(
+            f"{path} is no SavedModel: it has no saved_model.pb. Export the model there: "
+            "model.export(path)"
+        )
     if not path.is_file():
-        raise InvalidInputError(f"there is no model at {path}")
+        raise InvalidInputError(f"there is no model at {path}. Correct the path")
     if signature:
         raise InvalidInputError("--signature is for SavedModels; name --inputs and --outputs")
     return _load_frozen(path, inputs or [], outputs or [])
@@ -85,7 +88,10 @@ def _load_frozen(path: Path, inputs: list[str], outputs: list[str]) -> Model:
     try:
         graph.ParseFromString(path.read_bytes())
     except (DecodeError, OSError) as error:
-        raise InvalidInputError(f"{path} is no frozen graph: {error}") from error
+        raise InvalidInputError(
+            f"{path} is no frozen graph: {error}. Name a SavedModel folder, a frozen graph "
+            "(.pb) or an ONNX model (.onnx)"
+        ) from error
     nodes = {node.name: node for node in graph.node}
     variables = [name for name, node in nodes.items() if node.op in ("VarHandleOp", "VariableV2")]
     if variables:
@@ -101,7 +107,9 @@ def _load_frozen(path: Path, inputs: list[str], outputs: list[str]) -> Model:
         )
     for name in (*chosen, *outputs):
         if split(name)[0] not in nodes:
-            raise InvalidInputError(f"{path} has no node {split(name)[0]}")
+            raise InvalidInputError(
+                f"{path} has no node {split(name)[0]}; correct --inputs or --outputs"
+            )
     feeds = {split(name)[0]: f"{split(name)[0]}:{split(name)[1]}" for name in chosen}
     fetches = {
         split(name)[0].replace("/", "_"): f"{split(name)[0]}:{split(name)[1]}" for name in outputs
@@ -115,7 +123,9 @@ def _specs(path: Path, model: Model) -> dict[str, Any]:
     try:
         function = make_callable(model)
     except (ValueError, KeyError, tf.errors.OpError) as error:
-        raise InvalidInputError(f"{path} cannot be imported: {error}") from error
+        raise InvalidInputError(
+            f"{path} cannot be imported: {error}. Export the model again"
+        ) from error
     return {
         name: tf.TensorSpec(tensor.shape, tensor.dtype, name)
         for name, tensor in zip(model.inputs, function.inputs, strict=True)
@@ -135,7 +145,9 @@ def save_model(model: Model, path: Path) -> None:
         else:
             tf.saved_model.save(*_module(model, path))
     except OSError as error:
-        raise InvalidInputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror or error}. Choose another place: --to PATH"
+        ) from error
 
 
 def _module(model: Model, path: Path) -> tuple[Any, str, Any]:

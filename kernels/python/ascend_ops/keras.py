@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from ascend_ops import tensorflow as ascend
+from ascend_ops.arguments import CORRECT, check_counts, check_padding
 
 
 class Embedding(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow ships no types
@@ -26,10 +27,12 @@ class Embedding(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow ship
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if padding_idx is not None and not 0 <= padding_idx < input_dim:
+        check_counts("Embedding", input_dim=input_dim, output_dim=output_dim)
+        check_padding("Embedding", padding_idx, input_dim)
+        if self.compute_dtype not in {dtype.name for dtype in ascend.TYPES}:
             raise ValueError(
-                f"Embedding: padding_idx is {padding_idx}, which is not a row of the table of "
-                f"{input_dim} rows"
+                f"Embedding: dtype {self.compute_dtype} is not supported; use float32, float16 or "
+                "bfloat16"
             )
         self.input_dim = input_dim
         self.output_dim = output_dim
@@ -49,6 +52,11 @@ class Embedding(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow ship
     def call(self, inputs: Any) -> Any:
         """Looks up; an index outside the table is an InvalidArgumentError."""
         indices = tf.convert_to_tensor(inputs)
+        if not (indices.dtype.is_integer or indices.dtype.is_floating):
+            raise TypeError(
+                f"Embedding: the inputs have dtype {indices.dtype.name}; they must be numbers of "
+                "rows. Turn words into numbers first (tf.keras.layers.StringLookup)"
+            )
         if indices.dtype not in (tf.int32, tf.int64):
             indices = tf.cast(indices, tf.int64)  # wide enough that none becomes another row
 
@@ -59,9 +67,20 @@ class Embedding(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow ship
                     upstream, indices, self.input_dim, self.padding_idx, self.scale_grad_by_freq
                 )
 
-            return tf.gather(table, indices), gradient
+            return self._gather(table, indices), gradient
 
         return look_up(tf.convert_to_tensor(self.embeddings))
+
+    def _gather(self, table: Any, indices: Any) -> Any:
+        try:
+            return tf.gather(table, indices)
+        except tf.errors.InvalidArgumentError as error:
+            raise tf.errors.InvalidArgumentError(
+                None,
+                None,
+                f"Embedding: an index is outside the table of {self.input_dim} rows{CORRECT} "
+                f"(input_dim): {error.message}",
+            ) from error
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape of the input and one axis more."""

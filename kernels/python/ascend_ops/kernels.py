@@ -41,7 +41,7 @@ def _build(a: argparse.Namespace) -> tuple[Built, tuple[str, ...]]:
     settings = BuildSettings(
         operators=operators,
         tree=tree / f"{a.npu_arch}-{a.tensorflow.lower()}",
-        output=(a.output or tree).resolve(),
+        output=(a.install or tree).resolve(),
         source=a.source.resolve(),
         tensorflow=a.tensorflow.upper(),
         npu_arch=a.npu_arch,
@@ -186,7 +186,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     """What build, test and bench have in common."""
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--build-dir", type=Path, default=TREE, metavar="DIR")
-    parser.add_argument("--output", type=Path, metavar="DIR")
+    parser.add_argument("--install", type=Path, metavar="DIR")
     parser.add_argument("--source", type=Path, default=SOURCE, metavar="DIR")
     parser.add_argument("--tensorflow", choices=("auto", "on", "off"), default="off")
     parser.add_argument("--npu-arch", choices=NPU_ARCHS, default="2201")

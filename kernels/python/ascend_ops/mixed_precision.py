@@ -39,8 +39,12 @@ def computes_in(dtype: tf.DType) -> Callable[[Callable[..., Any]], Callable[...,
     """A decorator: floating tensors go in as `dtype`, and results come back in the caller's dtype.
 
     The caller's dtype is that of the first floating tensor among the arguments. Integers and
-    everything else pass unchanged.
+    everything else pass unchanged. ValueError for a dtype that is not floating.
     """
+    if not tf.as_dtype(dtype).is_floating:
+        raise ValueError(
+            f"computes_in: dtype {tf.as_dtype(dtype).name} is not floating; use float16 or bfloat16"
+        )
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -71,10 +75,10 @@ class LossScale(tf.Module):  # type: ignore[misc]  # TensorFlow ships no types
         self, initial: float = INITIAL_SCALE, growth_steps: int = GROWTH_STEPS, name: str = "scale"
     ) -> None:
         super().__init__(name)
-        if initial < 1.0 or growth_steps < 1:
+        if not 1.0 <= initial <= MAX_SCALE or growth_steps < 1:
             raise ValueError(
                 f"LossScale: initial is {initial} and growth_steps {growth_steps}; both are at "
-                "least 1"
+                f"least 1, and initial at most {MAX_SCALE:.3g}"
             )
         self.value = tf.Variable(initial, trainable=False, dtype=tf.float32)
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64)

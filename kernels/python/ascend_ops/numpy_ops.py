@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascend_ops.abi import DTYPES, load_library
+from ascend_ops.arguments import CORRECT, check_arrays, check_counts, check_indices, check_padding
 from ascend_ops.fused_ops import conv2d_bias_relu, matmul_bias_act
 
 __all__ = [
@@ -21,9 +22,16 @@ __all__ = [
 
 # Below this many elements a second thread costs more to start than it saves.
 ELEMENTS_A_THREAD = 65536
+NOT_ELEMENTWISE = (
+    "conv2d_bias_relu",
+    "embedding_dense_grad",
+    "gather_add_relu",
+    "matmul_bias_act",
+)
 
 
-def _check_dtype(operator: str, array: NDArray[Any]) -> None:
+def _check_dtype(operator: str, array: Any) -> None:
+    check_arrays(operator, array)
     if array.dtype not in DTYPES:
         raise TypeError(
             f"{operator}: dtype {array.dtype} is not supported; cast to float32, float16 or "
@@ -44,7 +52,17 @@ def elementwise(
     """
     operators = load_library(variant).operators
     if operator not in operators:
-        raise ValueError(f"no operator is called {operator!r}; there are {', '.join(operators)}")
+        known = [name for name in operators if name.removesuffix("_cpusim") not in NOT_ELEMENTWISE]
+        raise ValueError(
+            f"no elementwise operator is called {operator!r}; use one of {', '.join(sorted(known))}"
+        )
+    if operator.removesuffix("_cpusim") in NOT_ELEMENTWISE:
+        raise ValueError(f"{operator} is not elementwise; call ascend_ops.{operator}")
+    wanted = operators[operator].tensor_count - 1  # without the result
+    if len(inputs) != wanted:
+        raise ValueError(
+            f"{operator}: {len(inputs)} inputs are given; it takes {wanted} of one shape and dtype"
+        )
     first = inputs[0]
     for array in inputs:
         _check_dtype(operator, array)
@@ -76,17 +94,20 @@ def embedding_dense_grad(
     was looked up. IndexError for an index outside the table, before anything is written.
     """
     _check_dtype("embedding_dense_grad", grad)
+    check_indices("embedding_dense_grad", indices)
+    check_counts("embedding_dense_grad", 0, num_weights=num_weights)
+    check_padding("embedding_dense_grad", padding_idx, num_weights)
     if grad.shape[:-1] != indices.shape or grad.ndim == 0:
         raise ValueError(
             f"embedding_dense_grad: grad has shape {grad.shape}, which is not the shape of the "
             f"indices, {indices.shape}, and a width"
         )
-    flat = np.ascontiguousarray(indices, np.int64).ravel()
+    flat = np.ascontiguousarray(indices).ravel()
     outside = np.flatnonzero((flat < 0) | (flat >= num_weights))
     if outside.size:
         raise IndexError(
             f"embedding_dense_grad: index {flat[outside[0]]} at position {outside[0]} is outside "
-            f"the table of {num_weights} rows"
+            f"the table of {num_weights} rows{CORRECT}"
         )
     width = grad.shape[-1]
     table = np.empty((num_weights, width), grad.dtype)
@@ -114,7 +135,9 @@ def gather_add_relu(
     dtype. A negative index counts from the end; IndexError for one outside the table, and
     ValueError for an addend of another shape, before anything is computed.
     """
+    check_arrays("gather_add_relu", table, indices, addend)
     _check_dtype("gather_add_relu", table)
+    check_indices("gather_add_relu", indices)
     if table.ndim == 0 or addend.dtype != table.dtype:
         raise ValueError(
             f"gather_add_relu: the table has shape {table.shape} and dtype {table.dtype}, the "
@@ -126,13 +149,11 @@ def gather_add_relu(
             f"gather_add_relu: the addend has shape {addend.shape}; it must have that of a row, "
             f"{row}, or of the result, {shape}"
         )
-    if not np.issubdtype(indices.dtype, np.integer):
-        raise TypeError(f"gather_add_relu: indices have dtype {indices.dtype}; use integers")
     outside = np.argwhere((indices < -len(table)) | (indices >= len(table)))
     if outside.size:
         raise IndexError(
             f"gather_add_relu: index {indices[tuple(outside[0])]} at position "
-            f"{tuple(outside[0].tolist())} is outside the table of {len(table)} rows"
+            f"{tuple(outside[0].tolist())} is outside the table of {len(table)} rows{CORRECT}"
         )
     narrow = indices.dtype == np.int32
     flat = np.ascontiguousarray(indices, np.int32 if narrow else np.int64)

@@ -15,7 +15,6 @@ from typing import Any, Final
 import onnxruntime
 from google.protobuf.message import EncodeError
 from onnx import ModelProto, TensorProto
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from ascend_ops.errors import AscendOpsError, InvalidInputError
 from ascend_ops.onnx_atc import ATC_RANK, for_atc
@@ -28,7 +27,14 @@ from ascend_ops.onnx_optimizer import (
     read_model,
     write_model,
 )
-from ascend_ops.onnx_runtime import Comparison, Feeds, compare, make_session, session_options
+from ascend_ops.onnx_runtime import (
+    ORT_ERRORS,
+    Comparison,
+    Feeds,
+    compare,
+    make_session,
+    session_options,
+)
 from ascend_ops.onnx_tuning import choose, time_alternately
 from ascend_ops.paired import Ratio, ratio_of
 from ascend_ops.tolerances import TOLERANCE_OTHER, TOLERANCES
@@ -42,12 +48,6 @@ ONNX_TYPES: Final = {
     TensorProto.FLOAT16: "float16",
     TensorProto.BFLOAT16: "bfloat16",
 }
-# ONNX Runtime's errors share no class but Exception.
-ORT_ERRORS: Final = tuple(
-    kind
-    for kind in vars(ort_errors).values()
-    if isinstance(kind, type) and issubclass(kind, Exception)
-)
 
 
 class DifferentOnnxAnswersError(AscendOpsError):

@@ -78,13 +78,18 @@ def read_model(path: Path) -> ModelProto:
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
     except FileNotFoundError as error:
-        raise OnnxModelError(f"cannot read {path}: there is no such file") from error
+        raise OnnxModelError(
+            f"cannot read {path}: there is no such file. Correct its path"
+        ) from error
     except (OSError, DecodeError) as error:
         raise OnnxModelError(
             f"cannot read {path}: it is no ONNX model, or damaged ({error}). Export it again"
         ) from error
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise OnnxModelError(f"{path} is no valid ONNX model: {error}") from error
+        raise OnnxModelError(
+            f"{path} is no valid ONNX model: {str(error).rstrip('.')}. Correct what "
+            "exported it, and export again"
+        ) from error
     return model
 
 
@@ -117,6 +122,17 @@ def _run_pass(model: ModelProto, name: str) -> tuple[ModelProto, PassResult]:
     return changed, PassResult(name, before[0] - after[0], before[1] - after[1])
 
 
+def _check_opset(model: ModelProto) -> None:
+    """An opset that the installed onnx does not know may give an operator another meaning."""
+    version, known = opset_version(model), onnx.defs.onnx_opset_version()
+    if version > known:
+        raise OnnxModelError(
+            f"the model uses opset {version}, and onnx {onnx.__version__} knows opsets up to "
+            f"{known}: what its operators mean is not known. Install a newer one (pip install "
+            f"--upgrade onnx onnxruntime), or export the model with opset {known} or lower"
+        )
+
+
 def _has_external_data(model: ModelProto) -> bool:
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in model.graph.initializer)
 
@@ -129,8 +145,10 @@ def optimize(
     `x_rank_max` is the highest rank of the left side of a product that is fused, and of `kinds` are
     the types of fused nodes that are made.
 
-    OnnxModelError for a model whose weights are still in files beside it, or of more than 2 GiB.
+    OnnxModelError for a model whose weights are still in files beside it, of more than 2 GiB, or of
+    an opset that the installed onnx does not know.
     """
+    _check_opset(model)
     if _has_external_data(model):
         raise OnnxModelError(
             "the model's weights are in external files; load it with them: onnx.load(path)"

@@ -2,16 +2,24 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from ascend_ops.build_record import PACKAGE_DIR, find_library
+from ascend_ops.build_record import PACKAGE_DIR, REBUILD, find_library
+from ascend_ops.errors import LibraryError
 
 Feeds = dict[str, NDArray[Any]]
+# ONNX Runtime's errors share no class but Exception.
+ORT_ERRORS: Final = tuple(
+    kind
+    for kind in vars(ort_errors).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+)
 
 
 @dataclass(frozen=True)
@@ -25,10 +33,16 @@ class Comparison:
 
 def session_options(directory: Path = PACKAGE_DIR) -> onnxruntime.SessionOptions:
     """Options with the custom operators registered, and ONNX Runtime's own optimisation at its
-    highest level. LibraryError when the library was not built."""
+    highest level. LibraryError when the library was not built, or cannot be loaded."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.register_custom_ops_library(str(find_library("ascend_onnxruntime", directory)))
+    path = find_library("ascend_onnxruntime", directory)
+    try:
+        options.register_custom_ops_library(str(path))
+    except ORT_ERRORS as error:
+        raise LibraryError(
+            f"ONNX Runtime cannot load {path}: {str(error).rstrip('.')}. Build it again: {REBUILD}"
+        ) from error
     return options
 
 

@@ -87,10 +87,13 @@ def find_tool(name: str) -> str:
 def _check_output(package: Path) -> None:
     """Only what this command built is ever replaced."""
     if package == PACKAGE_DIR:
-        raise InvalidInputError(f"{package} is the package that runs; choose another --output")
+        raise InvalidInputError(
+            f"{package} is the package that runs; choose another place: --install DIR"
+        )
     if package.exists() and not (package / "build_record.json").is_file():
         raise InvalidInputError(
-            f"{package} is there already and was not built by this command; choose another --output"
+            f"{package} is there already and was not built by this command; choose "
+            "another place: --install DIR"
         )
 
 
@@ -102,7 +105,7 @@ def _install(cmake: str, settings: BuildSettings) -> Path:
     except OSError as error:
         raise InvalidInputError(
             f"cannot write {error.filename or package}: {error.strerror or error}. "
-            "Choose another --output"
+            "Choose another place: --install DIR"
         ) from error
     _run([cmake, "--install", str(settings.tree), "--prefix", str(settings.output)], "install")
     return package

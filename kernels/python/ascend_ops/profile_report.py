@@ -75,4 +75,6 @@ def plot(analysis: Analysis, path: Path) -> None:
     try:
         figure.savefig(path, format="png", dpi=120)
     except OSError as error:
-        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror}. Choose another place: --plot FILE"
+        ) from error

@@ -65,7 +65,9 @@ def _check(words: Sequence[str]) -> None:
     try:
         done = subprocess.run(words, stdout=sys.stderr, check=False)
     except OSError as error:
-        raise InvalidInputError(f"cannot start {words[0]}: {error.strerror}") from error
+        raise InvalidInputError(
+            f"cannot start {words[0]}: {error.strerror}. Name a program: -- COMMAND"
+        ) from error
     if done.returncode:
         raise InvalidInputError(
             f"{shlex.join(words)} ended with exit code {done.returncode} without a profiler. "
@@ -108,15 +110,21 @@ def run_under_msprof(msprof: str, command: Sequence[str], directory: Path) -> No
 
 def _msprof(words: list[str]) -> None:
     last = ""
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", file=sys.stderr, flush=True)
-            last = line.strip() or last
+    try:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", file=sys.stderr, flush=True)
+                last = line.strip() or last
+    except OSError as error:
+        raise ConversionError(
+            f"cannot start {words[0]}: {error.strerror}. Name CANN's: --msprof PATH"
+        ) from error
     if process.returncode:
         raise ConversionError(
-            f"{words[0]} failed (exit code {process.returncode}): {last}. Check that the device is "
+            f"{words[0]} failed (exit code {process.returncode}): "
+            f"{last.rstrip('.') or 'it said nothing'}. Check that the device is "
             "visible (npu-smi info), and that the command runs alone"
         )

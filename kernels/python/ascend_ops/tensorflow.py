@@ -4,12 +4,14 @@ Importing this module loads the op library, so that a SavedModel that uses the o
 afterwards; nothing is loaded when the library was built for another TensorFlow.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
+from ascend_ops.arguments import check_choice, check_counts, check_padding, check_steps
 from ascend_ops.build_record import (
     PACKAGE_DIR,
     REBUILD,
@@ -17,10 +19,14 @@ from ascend_ops.build_record import (
     find_library,
     read_build_record,
 )
-from ascend_ops.errors import BuildMismatchError
+from ascend_ops.errors import BuildMismatchError, LibraryError
 from ascend_ops.fused_gradients import conv_gradient, matmul_gradient
+from ascend_ops.fused_ops import ACTIVATIONS, PADDINGS
 
 _REGISTERED = "_ascend_ops_gradients"
+CONV_SHAPES: Final = (
+    "[batch, height, width, channels], [height, width, channels, out_channels] and [out_channels]"
+)
 TYPES: Final = (tf.float32, tf.float16, tf.bfloat16)
 # What TensorFlow raises for operands that an op does not take: in a graph, and eagerly.
 _REFUSED: Final = (TypeError, ValueError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
@@ -46,9 +52,21 @@ def check_build(record: BuildRecord, version: str, cxx11_abi: str) -> None:
 
 
 def load_op_library(directory: Path = PACKAGE_DIR) -> Any:
-    """Loads libascend_tensorflow.so from `directory`; the module that TensorFlow makes of it."""
+    """Loads libascend_tensorflow.so from `directory`; the module that TensorFlow makes of it.
+
+    LibraryError for a file that is missing, damaged or no library of TensorFlow ops.
+    """
+    directory = Path(directory)
     check_build(read_build_record(directory), tf.__version__, str(tf.sysconfig.CXX11_ABI_FLAG))
-    return tf.load_op_library(str(find_library("ascend_tensorflow", directory)))
+    path = find_library("ascend_tensorflow", directory)
+    try:
+        module = tf.load_op_library(str(path))
+    except (tf.errors.OpError, RuntimeError) as error:
+        reason = getattr(error, "message", str(error)).removeprefix(f"{path}: ")
+        raise LibraryError(f"cannot load {path}: {reason}. Build it again: {REBUILD}") from error
+    if not hasattr(module, "ascend_sigmoid"):
+        raise LibraryError(f"{path} has none of this package's ops. Build it again: {REBUILD}")
+    return module
 
 
 _ops = load_op_library()
@@ -118,11 +136,50 @@ def find_op(operator: str) -> Callable[..., Any] | None:
     return function
 
 
-def _explain_types(operator: str, error: Exception, *operands: Any) -> None:
-    """TypeError with what to do, in place of `error`, where the operands' types are its reason.
+def _explain(
+    operator: str, error: Exception, operands: Sequence[Any], wanted: str, indices: Any = None
+) -> None:
+    """An error with what to do, in place of `error`, where its reason is found in the operands.
 
-    Asked only after the op has refused them, so that it costs a good call nothing.
+    Asked only after the op has refused them, so that it costs a good call nothing. `wanted` are the
+    shapes that they must have; those of an eager call are checked by the op itself.
     """
+    _explain_device(operator, error)
+    _explain_types(operator, error, operands)
+    kind = getattr(indices, "dtype", tf.int64)
+    if tf.as_dtype(kind) not in (tf.int32, tf.int64):
+        raise TypeError(
+            f"{operator}: indices have dtype {tf.as_dtype(kind).name}; cast them to int32 or int64 "
+            "(tf.cast)"
+        ) from error
+    shapes = [getattr(x, "shape", None) for x in operands]
+    if not tf.executing_eagerly() and isinstance(error, ValueError) and None not in shapes:
+        raise ValueError(
+            f"{operator}: the shapes are {', '.join(map(str, shapes))}; they must be {wanted}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _explain_device(operator: str, error: Exception) -> None:
+    """InvalidArgumentError when the op was placed where it has no kernel."""
+    device = context.context().device_name or ""
+    if device and tf.DeviceSpec.from_string(device).device_type != "CPU":
+        raise tf.errors.InvalidArgumentError(
+            None,
+            None,
+            f"{operator}: it is placed on {device}, and its kernels are for CPUs. Place it there: "
+            "with tf.device('/CPU:0'), or tf.config.set_soft_device_placement(True)",
+        ) from error
+
+
+def _explain_types(operator: str, error: Exception, operands: Sequence[Any]) -> None:
+    """TypeError for operands that are not dense, of another type, or of several."""
+    loose = [x for x in operands if isinstance(x, tf.RaggedTensor | tf.SparseTensor)]
+    if loose:
+        raise TypeError(
+            f"{operator}: a {type(loose[0]).__name__} is not supported; make it dense "
+            "(ragged.to_tensor(), tf.sparse.to_dense)"
+        ) from error
     types = [tf.as_dtype(x.dtype) for x in operands if hasattr(x, "dtype")]
     wrong = [dtype.name for dtype in types if dtype not in TYPES]
     if wrong:
@@ -151,6 +208,7 @@ def matmul_bias_act(
     Matrices [m, k] and [k, n], each transposed where asked for, and a bias [n], of one type.
     InvalidArgumentError names the shapes that do not fit. Differentiable to any order.
     """
+    check_choice("matmul_bias_act", ACTIVATIONS, activation=activation)
     try:
         return _ops.custom_fused_mat_mul(
             a,
@@ -162,7 +220,7 @@ def matmul_bias_act(
             name=name,
         )
     except _REFUSED as error:
-        _explain_types("matmul_bias_act", error, a, b, bias)
+        _explain("matmul_bias_act", error, (a, b, bias), "[m, k], [k, n] and [n]")
         raise
 
 
@@ -179,9 +237,12 @@ def conv2d_bias_relu(
     """activation(conv2d(x, kernel) + bias) in one pass; "none", "relu" or "sigmoid".
 
     `x` is [batch, height, width, channels], the kernel [height, width, channels, out_channels];
-    steps are along (height, width). InvalidArgumentError names what does not fit. Differentiable
-    to any order.
+    steps are along (height, width). ValueError for steps that are none; InvalidArgumentError names
+    what else does not fit. Differentiable to any order.
     """
+    check_steps("conv2d_bias_relu", strides=strides, dilations=dilations)
+    check_choice("conv2d_bias_relu", PADDINGS, padding=padding)
+    check_choice("conv2d_bias_relu", ACTIVATIONS, activation=activation)
     try:
         return _ops.custom_fused_conv(
             x,
@@ -194,7 +255,7 @@ def conv2d_bias_relu(
             name=name,
         )
     except _REFUSED as error:
-        _explain_types("conv2d_bias_relu", error, x, kernel, bias)
+        _explain("conv2d_bias_relu", error, (x, kernel, bias), CONV_SHAPES)
         raise
 
 
@@ -208,7 +269,8 @@ def gather_add_relu(table: Any, indices: Any, addend: Any, name: str | None = No
     try:
         return _ops.ascend_gather_add_relu(table, indices, addend, name=name)
     except _REFUSED as error:
-        _explain_types("gather_add_relu", error, table, addend)
+        wanted = "[rows, …], and a row or the result"
+        _explain("gather_add_relu", error, (table, addend), wanted, indices)
         raise
 
 
@@ -221,7 +283,7 @@ def sigmoid(x: Any, name: str | None = None) -> tf.Tensor:
     try:
         return _ops.ascend_sigmoid(x, name=name)
     except _REFUSED as error:
-        _explain_types("sigmoid", error, x)
+        _explain("sigmoid", error, (x,), "of rank 8 or less")
         raise
 
 
@@ -230,7 +292,7 @@ def sigmoid_grad(y: Any, dy: Any, name: str | None = None) -> tf.Tensor:
     try:
         return _ops.ascend_sigmoid_grad(y, dy, name=name)
     except _REFUSED as error:
-        _explain_types("sigmoid_grad", error, y, dy)
+        _explain("sigmoid_grad", error, (y, dy), "the same, of rank 8 or less")
         raise
 
 
@@ -248,6 +310,8 @@ def embedding_dense_grad(
     `padding_idx` stays zero; with `scale_grad_by_freq` a row is divided by how often it was looked
     up. InvalidArgumentError names the first index outside the table. Differentiable in `grad`.
     """
+    check_counts("embedding_dense_grad", 0, num_weights=num_weights)
+    check_padding("embedding_dense_grad", padding_idx, num_weights)
     try:
         return _ops.ascend_embedding_dense_grad(
             grad,
@@ -258,5 +322,6 @@ def embedding_dense_grad(
             name=name,
         )
     except _REFUSED as error:
-        _explain_types("embedding_dense_grad", error, grad)
+        wanted = "that of the indices, and a width"
+        _explain("embedding_dense_grad", error, (grad,), wanted, indices)
         raise

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 import ascend_ops.torch  # noqa: F401  # registers torch.ops.ascend_c
+from ascend_ops.arguments import check_counts
 from ascend_ops.fused_ops import ACTIVATIONS
 
 
@@ -34,6 +35,9 @@ class AscendEmbedding(torch.nn.Module):  # type: ignore[misc]
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_counts(
+            "AscendEmbedding", 0, num_embeddings=num_embeddings, embedding_dim=embedding_dim
+        )
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(
                 f"AscendEmbedding: padding_idx is {padding_idx}, which is not a row of the table "
@@ -75,6 +79,7 @@ class AscendLinear(torch.nn.Module):  # type: ignore[misc]
         self, in_features: int, out_features: int, activation: str = "none", *, dtype: Any = None
     ) -> None:
         super().__init__()
+        check_counts("AscendLinear", 0, in_features=in_features, out_features=out_features)
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f"AscendLinear: no activation {activation!r}; use one of {ACTIVATIONS}"

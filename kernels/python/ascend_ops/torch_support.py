@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 
 from ascend_ops.abi import Operator, load_library
+from ascend_ops.arguments import CORRECT
 from ascend_ops.numpy_ops import ELEMENTS_A_THREAD
 
 # Types in the order of the C interface's numbers.
@@ -24,7 +25,9 @@ def check_dtype(operator: str, tensor: Any) -> None:
 def check_indices(operator: str, indices: Any) -> None:
     """TypeError unless the tensor is of one of the types of indices."""
     if indices.dtype not in INDEX_DTYPES:
-        raise TypeError(f"{operator}: indices have dtype {indices.dtype}; use int32 or int64")
+        raise TypeError(
+            f"{operator}: indices have dtype {indices.dtype}; cast them to int32 or int64"
+        )
 
 
 def check_range(operator: str, indices: Any, lowest: int, rows: int) -> None:
@@ -34,7 +37,7 @@ def check_range(operator: str, indices: Any, lowest: int, rows: int) -> None:
         position = int(outside[0])
         raise IndexError(
             f"{operator}: index {int(indices.reshape(-1)[position])} at position {position} is "
-            f"outside the table of {rows} rows"
+            f"outside the table of {rows} rows{CORRECT}"
         )
 
 
