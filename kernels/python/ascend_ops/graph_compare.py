@@ -132,9 +132,13 @@ def relative_error(expected: NDArray[Any], got: NDArray[Any]) -> float:
 
 
 def time_alternately(
-    functions: Sequence[Any], tensors: Sequence[Any], rounds: int = ROUNDS
+    functions: Sequence[Any], tensors: Sequence[Any], rounds: int = ROUNDS, pause_s: float = 0.0
 ) -> NDArray[np.float64]:
-    """Seconds of a call, [rounds, functions]: each round times every one, in changing order."""
+    """Seconds of a call, [rounds, functions]: each round times every one, in changing order.
+
+    With a pause before each, that what the one before left running has ended, and one call more,
+    which is not timed, to wake the function's own threads.
+    """
     generator = np.random.default_rng(SEED)
     calls = []
     for function in functions:
@@ -145,6 +149,9 @@ def time_alternately(
     samples = np.empty((rounds, len(functions)))
     for row in samples:
         for index in generator.permutation(len(functions)):
+            if pause_s:
+                time.sleep(pause_s)
+                functions[index](*tensors)
             start = time.perf_counter()
             for _ in range(calls[index]):
                 functions[index](*tensors)
