@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import random
+import re
 import select
 import socket
 import ssl
@@ -120,6 +121,7 @@ class BadApi:
             watching = b"watch=true" in head.split(b"\r\n", 1)[0]
             refused = None if watching else self.faults.answer()
             if refused:
+                _read_body(near, head)
                 near.sendall(refused)
                 return
             plain = socket.create_connection((self._far.hostname or "", self._far.port or 443), 10)
@@ -144,6 +146,15 @@ def _head(near: ssl.SSLSocket) -> bytes:
             raise OSError("it hung up")
         data += block
     return data
+
+
+def _read_body(near: ssl.SSLSocket, head: bytes) -> None:
+    """Read a request to its end: who is not heard out meets a broken connection, no answer."""
+    lines, _, body = head.partition(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: *(\d+)", lines, re.IGNORECASE)
+    left = int(length[1]) - len(body) if length else 0
+    while left > 0:
+        left -= len(near.recv(BLOCK_BYTES)) or left
 
 
 def _once(head: bytes) -> bytes:

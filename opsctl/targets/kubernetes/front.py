@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from opsctl.errors import TargetUnreachable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 GATEWAYS = "/apis/gateway.networking.k8s.io/v1/namespaces"
 DEFAULT_PORT = 80
+KNOWN_S = 10.0
+"""So long a Gateway's address is taken to stay the same: looking shall cost no request."""
 
 
 def door(target: KubernetesTarget) -> Endpoint:
@@ -69,6 +72,13 @@ def _node(target: KubernetesTarget) -> str:
 
 
 def _gateway(target: KubernetesTarget) -> tuple[str, int]:
+    known = target.known_gateway
+    if known is None or time.monotonic() - known[0] > KNOWN_S:
+        known = target.known_gateway = (time.monotonic(), _asked_gateway(target))
+    return known[1]
+
+
+def _asked_gateway(target: KubernetesTarget) -> tuple[str, int]:
     wanted = target.settings.gateway
     namespace = wanted.namespace or target.names.namespace
     try:

@@ -26,6 +26,17 @@ HISTORY = 50
 """Revisions that stay: a rollout takes about ten, and those of the last few must be there."""
 
 TRIES = 3
+PATIENCE_S = 60.0
+"""A server that is away or busy is waited for so long, as by all other questions to it."""
+
+PASSING = (
+    "connection refused", "connection reset by peer", "EOF", "i/o timeout",
+    "TLS handshake timeout", "too many requests", "currently unable to handle the request",
+    "etcdserver: ",
+)  # fmt: skip
+"""What Helm says of a server that may answer in a moment."""
+
+PAUSE_S = 1.0
 TIED = Path(__file__).with_name("tied.py")
 PENDING = ("pending-install", "pending-upgrade", "pending-rollback")
 UNFINISHED = "opsctl: the command that made this revision was killed"
@@ -63,12 +74,17 @@ class Helm:
             "--history-max", str(HISTORY), "--timeout", f"{LIMIT_S:.0f}s",
             "--description", description,
         ]  # fmt: skip
-        for attempt in range(1, TRIES + 1):
+        deadline, attempt = time.monotonic() + PATIENCE_S, 0
+        while True:
             self.upgrades += 1
             done = self._run(argv, stdin=json.dumps(values))
             if done.ok:
                 return
             mended = self.recover()
+            if is_passing(done.stderr) and time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
+                continue
+            attempt += 1
             if attempt == TRIES or (attempt > 1 and not mended):
                 raise _failed("put the release in force", done)
             time.sleep(0.2 * attempt)
@@ -133,6 +149,11 @@ class Helm:
         # The history must lie where others look for it.
         env = {**os.environ, "HELM_DRIVER": "secret"}
         return shell.run([*tied, *helm], timeout_s=LIMIT_S + 5, env=env, stdin=stdin)
+
+
+def is_passing(said: str) -> bool:
+    """Whether Helm failed by something that may be over in a moment."""
+    return any(words in said for words in PASSING)
 
 
 def decoded(record: Json) -> Json:

@@ -49,6 +49,8 @@ class KubernetesTarget:
         """What this process ordered, and therefore carries out while it looks."""
         self.known_releases: dict[str, Json] = {}
         """Releases that were read already: they never change."""
+        self.known_gateway: tuple[float, tuple[str, int]] | None = None
+        """When the Gateway's address was read, and what it is."""
         self._flowing_since = time.monotonic()
         """When traffic last moved, as far as this process knows: it may just have been told."""
         self._moved = False

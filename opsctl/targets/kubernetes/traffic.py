@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opsctl.errors import TargetUnreachable
@@ -13,6 +15,8 @@ from opsctl.targets.kubernetes.live import Live, is_ready, key_of
 from opsctl.targets.kubernetes.names import Names
 
 EVERY_S = 1.0
+ASKED_AT_ONCE = 10
+"""Replicas of a release that are asked in a turn: hundreds of them must not keep the API busy."""
 REQUESTS = "inference_requests_total"
 ERRORS = "inference_errors_total"
 _SAMPLE = re.compile(rf"^({REQUESTS}|{ERRORS})(?:\{{[^}}]*\}})?\s+([0-9.eE+-]+)", re.MULTILINE)
@@ -63,10 +67,10 @@ class Meter:
 
     def _run(self) -> None:
         pause = threading.Event()
-        while True:
+        for turn in itertools.count():
             with self._lock:
                 pods = self._pods
-            for pod in pods:
+            for pod in due(pods, turn):
                 self._ask(pod)
             pause.wait(EVERY_S)
 
@@ -84,6 +88,17 @@ class Meter:
                          for new, old in zip(found, before, strict=True)]  # fmt: skip
                 have = self._counts.get(pod.release, (0, 0))
                 self._counts[pod.release] = (have[0] + grown[0], have[1] + grown[1])
+
+
+def due(pods: Sequence[Pod], turn: int) -> list[Pod]:
+    """Whom to ask in a turn: of each release so many, so that all have theirs one after the other.
+    Counters only grow, so who is asked later is counted later, and nothing is lost."""
+    found = []
+    for release in sorted({pod.release for pod in pods}):
+        own = [pod for pod in pods if pod.release == release]
+        first = turn * ASKED_AT_ONCE % len(own)
+        found += [*own[first:], *own[:first]][:ASKED_AT_ONCE]
+    return found
 
 
 def counters(text: str) -> tuple[int, int]:
