@@ -19,6 +19,7 @@ from opsctl.rollout import Progress
 def test_an_abort_is_a_success_only_when_the_candidate_was_taken_back(
     monkeypatch: pytest.MonkeyPatch, ended: str, exit_code: int, outcome: str
 ) -> None:
+    monkeypatch.setattr(rollout, "reader", lambda project: None)
     monkeypatch.setattr(rollout, "withdraw", lambda *_: simple(ended, "", serving_release="r2"))
     nobody: Any = None
     done = rollout.abort(nobody, nobody, nobody, "")
