@@ -21,6 +21,7 @@ constexpr int64_t kCacheBytesMin = 256 * 1024;
 constexpr int64_t kCacheBytesMax = 2 * 1024 * 1024;
 // Rows of a task where all threads share the packed panels.
 constexpr int64_t kTaskRows = 18 * kRowsMax;
+constexpr int64_t kBlocksAThread = 4;
 // With so many columns for each thread, tasks share these out, and each packs panels of its own.
 constexpr int64_t kColumnsOfOneTask = 128;
 // Rows for each column up to which that is worth it: the left matrix is read by each of the tasks.
@@ -62,9 +63,11 @@ int64_t GroupFloats() {
 void CutRows(const GemmRequest& request, GemmPlan* plan) {
     const int64_t m = request.shape.m, line = std::max<int64_t>(1, request.line_rows);
     const int64_t most = request.line_rows == 0 ? kTaskRows : request.task_rows_max;
-    // As many tasks for each thread, so that none waits for the last one.
+    // A whole number of tasks for each thread, so that none waits for the last one. Many are handed
+    // out kBlocksAThread blocks a thread (by Eigen's pool, which is TensorFlow's), also whole ones.
     int64_t tasks = CeilDivide(m, std::max(line, most));
-    if (tasks > 1) tasks = RoundUp(tasks, request.threads);
+    const int64_t blocks = kBlocksAThread * request.threads;
+    if (tasks > 1) tasks = RoundUp(tasks, tasks > blocks ? blocks : request.threads);
     plan->task_rows = RoundUp(CeilDivide(m, tasks), line);
 }
 

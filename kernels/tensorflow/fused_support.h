@@ -31,7 +31,7 @@ class FusedOp : public OpKernel {
         return RunOperator(context, op_, problem,
                            {Operand(context->input(0)), Operand(context->input(1)),
                             Operand(context->input(2)), Operand(*y)},
-                           y->NumElements() * (depth / kProductsACycle + 1), RunTaken, kept);
+                           y->NumElements() * (depth / kProductsACycle + 1), kept);
     }
 
    private:

@@ -1,12 +1,9 @@
 // What the TensorFlow kernels share: operands, types, and running a plan on TensorFlow's threads.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <initializer_list>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "ascend_abi.h"
 #include "status.h"
@@ -55,16 +52,12 @@ inline int32_t AbiType(tensorflow::DataType type) {
     }
 }
 
-// What a second thread must take off the first to be worth its start, as in Eigen's cost model.
-inline constexpr int64_t kCyclesWorthAThread = 100000;
-
 inline AscendTensor Operand(const Tensor& tensor) {
     return {const_cast<char*>(tensor.tensor_data().data()), tensor.tensor_data().size()};
 }
 
-// Runs the plan's cores on the device's worker threads, each thread some runs of them; the first
-// failure is the call's. `cycles` is what a core costs, for TensorFlow's decision how many threads
-// the call is worth.
+// Runs the plan's cores on the device's worker threads; the first failure is the call's. `cycles`
+// is what a core costs, for TensorFlow's decision how many threads the call is worth.
 inline Status RunSharded(OpKernelContext* context, const AscendOperator* op,
                          const AscendProblem& problem, const AscendPlan& plan,
                          const AscendTensor* tensors, int64_t cycles) {
@@ -84,68 +77,12 @@ inline Status RunSharded(OpKernelContext* context, const AscendOperator* op,
     return outcome;
 }
 
-// The cores of a plan, shared out in runs of neighbours, which see much of the same memory. A thread
-// that is done with its own run goes on with another's.
-class SharedCores {
-   public:
-    SharedCores(int32_t count, int32_t threads) : runs_(static_cast<size_t>(threads)) {
-        for (int32_t i = 0; i < threads; ++i) {
-            Run& run = runs_[static_cast<size_t>(i)];
-            run.next = static_cast<int32_t>(int64_t{count} * i / threads);
-            run.end = static_cast<int32_t>(int64_t{count} * (i + 1) / threads);
-        }
-    }
-
-    // Calls `work` with each core that nobody has taken, from the thread's own run on.
-    template <typename Work>
-    void TakeAll(int64_t thread, const Work& work) {
-        for (size_t i = 0; i < runs_.size(); ++i) {
-            Run& run = runs_[(static_cast<size_t>(thread) + i) % runs_.size()];
-            for (int32_t core; (core = run.next.fetch_add(1)) < run.end;) work(core);
-        }
-    }
-
-   private:
-    struct Run {
-        std::atomic<int32_t> next;
-        int32_t end;
-    };
-    std::vector<Run> runs_;
-};
-
-// As RunSharded, for few and large cores: on no more threads than the device has. Cut into shards, a
-// call would wake all of them beside the caller's own, and with a thread more than CPUs the slowest
-// shard would wait for a CPU.
-inline Status RunTaken(OpKernelContext* context, const AscendOperator* op,
-                       const AscendProblem& problem, const AscendPlan& plan,
-                       const AscendTensor* tensors, int64_t cycles) {
-    std::mutex mutex;
-    Status outcome = OkStatus();
-    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
-    const int64_t worth = std::max<int64_t>(1, cycles * plan.core_count / kCyclesWorthAThread);
-    const auto threads = static_cast<int32_t>(
-        std::min<int64_t>({workers->num_threads, plan.core_count, worth}));
-    SharedCores cores(plan.core_count, threads);
-    using Pool = tensorflow::thread::ThreadPool;
-    const Pool::SchedulingParams params(Pool::SchedulingStrategy::kFixedBlockSize, {}, 1);
-    workers->workers->ParallelFor(threads, params, [&](int64_t thread, int64_t) {
-        cores.TakeAll(thread, [&](int32_t core) {
-            AscendError error;
-            if (op->run(&problem, &plan, tensors, core, core + 1, &error) == ASCEND_OK) return;
-            const std::lock_guard<std::mutex> lock(mutex);
-            outcome = Internal(error.text);
-        });
-    });
-    return outcome;
-}
-
 // Plans a call on tensors of one type and runs it with its workspace; `cycles` is what all cores
-// together cost, `run` how threads share them, and `kept` the workspace of a plan that keeps
-// something there for later calls.
+// together cost, and `kept` the workspace of a plan that keeps something there for later calls.
 inline Status RunOperator(OpKernelContext* context, const AscendOperator* op,
                           const AscendProblem& problem,
                           std::initializer_list<AscendTensor> operands, int64_t cycles,
-                          decltype(&RunSharded) run = RunSharded, Workspace* kept = nullptr) {
+                          Workspace* kept = nullptr) {
     AscendPlan plan;
     AscendError error;
     if (op->plan(&problem, &plan, &error) != ASCEND_OK) return InvalidArgument(error.text);
@@ -168,7 +105,7 @@ inline Status RunOperator(OpKernelContext* context, const AscendOperator* op,
     int32_t count = 0;
     for (const AscendTensor& operand : operands) tensors[count++] = operand;
     tensors[count] = memory;
-    return run(context, op, problem, plan, tensors, cycles / plan.core_count);
+    return RunSharded(context, op, problem, plan, tensors, cycles / plan.core_count);
 }
 
 // Finds the operator once, when the graph is built: a missing library is an error there.
