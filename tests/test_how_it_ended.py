@@ -27,12 +27,19 @@ def test_an_abort_is_a_success_only_when_the_candidate_was_taken_back(
     assert done.data["serving_release"] == "r2"
 
 
-@pytest.mark.parametrize(("op", "said"), [("deploy", "deployed"), ("restore", "brought back")])
+@pytest.mark.parametrize(
+    ("op", "outcome", "said"),
+    [
+        ("deploy", "deployed", "deployed"),
+        ("restore", "deployed", "brought back"),
+        ("restore", "aborted", "aborted"),
+    ],
+)
 def test_a_resume_that_only_brought_back_what_served_does_not_say_that_it_deployed(
-    op: str, said: str
+    op: str, outcome: str, said: str
 ) -> None:
-    closed = {"outcome": "deployed", "exit_code": 0, "serving_release": "r2", "reason": ""}
+    closed = {"outcome": outcome, "exit_code": 0, "serving_release": "r2", "reason": ""}
     progress = Progress(7, op, "r2", "r2", DesiredState(), (), {}, closed=closed)
     done = rollout.of_rollout(progress)
     assert done.text == f"{said}: r2 serves (rollout 7)"
-    assert done.data["outcome"] == "deployed"
+    assert done.data["outcome"] == outcome

@@ -20,15 +20,13 @@ from opsctl.bench.outcome import broken
 from opsctl.bench.stats import Floats
 from opsctl.model import Json
 
-ALPHA = 0.01
-"""Error bound of each split: one false change point in a hundred tests."""
-
 CHANCE_SCORES = {
     6: 2.53, 7: 2.89, 8: 3.08, 10: 3.31, 12: 3.45, 16: 3.58, 24: 3.78, 32: 3.89, 48: 4.02,
     64: 4.14, 96: 4.25, 128: 4.31, 192: 4.44, 256: 4.52, 512: 4.65,
 }  # fmt: skip
-"""The best split's score that so many values of pure noise pass with chance ALPHA, from 2,500 to
-20,000 simulated series each. Between two counts it grows about as their logarithm."""
+"""The best split's score that so many values of pure noise pass once in a hundred times, from 2,500
+to 20,000 simulated series each. Between two counts it grows about as their logarithm; beyond the
+last the bound stays, and is passed a little more often."""
 
 REPEATABLE = 0.005
 """Standard deviation (of the logarithm) of reports that are as alike as reports can be: without it
@@ -182,7 +180,8 @@ def _split(logs: Floats, offset: int) -> list[int]:
 
 
 def chance_score(count: int) -> float:
-    """The score that the best split of `count` values of one level passes with chance ALPHA."""
+    """The score that the best split of `count` values of one level passes once in a
+    hundred times."""
     counts = np.log(list(CHANCE_SCORES))
     return float(np.interp(math.log(count), counts, list(CHANCE_SCORES.values())))
 

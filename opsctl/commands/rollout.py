@@ -146,7 +146,8 @@ def of_rollout(progress: Progress, report: str = "") -> Outcome:
         "journal_ms": closed.get("journal_ms"),
         "report": report,
     }
-    done = "brought back" if progress.op == "restore" else closed["outcome"]
+    restored = progress.op == "restore" and closed["outcome"] == "deployed"
+    done = "brought back" if restored else closed["outcome"]
     lines = [f"{done}: {serving} serves (rollout {progress.rollout})"]
     if closed["exit_code"]:
         lines.append(f"because {closed['reason']}")

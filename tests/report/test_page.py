@@ -229,6 +229,14 @@ def test_the_ratio_and_its_bounds_are_those_of_the_gate(tmp_path: Path) -> None:
     assert last[0] == f"{entry['over_time'][-1]['seconds']:.1f}"
 
 
+def test_the_evidence_that_a_pass_needs_is_told_for_p99_apart(tmp_path: Path) -> None:
+    written, _ = rollouts.a_deploy(tmp_path)
+    page = parse(written.html.read_text())
+    (caption,) = [one.text for one in page.all("caption") if "e-values" in one.text]
+    # Logarithms of 1 / 0.01, and of 1 / 0.03.
+    assert "a pass needs 4.61 for better than refused in each, in p99 3.51." in caption
+
+
 def test_failures_of_the_candidate_are_told_by_what_happened(tmp_path: Path) -> None:
     page = page_of(rollouts.a_failed_gate, tmp_path)
     assert "new: 40 × HTTP 503" in page.text
